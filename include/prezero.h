@@ -32,6 +32,9 @@ struct prezero *prezero_disconnect(struct prezero *connection); /* returns NULL 
 /* The sentence that explains the calling thread's last failed call on this connection: what was asked,
  * have, need, and the command that fixes it; "" if there was none. Valid until its next call. */
 const char *prezero_error(struct prezero *connection);
+/* The daemon's message behind that failure as one JSON object, just as it came: an error with its
+ * parameters, or Give's reply with the holders; "" where the daemon had no part in it. Valid as above. */
+const char *prezero_error_json(struct prezero *connection);
 
 #define PREZERO_NODE_ANY (-1)
 #define PREZERO_TAKE_PARTIAL (1U << 0) /* a segment still being filled is welcome */
