@@ -32,6 +32,9 @@ struct prezero *prezero_disconnect(struct prezero *connection); /* returns NULL 
 /* The sentence that explains the calling thread's last failed call on this connection: what was asked,
  * have, need, and the command that fixes it; "" if there was none. Valid until its next call. */
 const char *prezero_error(struct prezero *connection);
+/* The daemon's message behind that failure as one JSON object, just as it came: an error with its
+ * parameters, or Give's reply with the holders; "" where the daemon had no part in it. Valid as above. */
+const char *prezero_error_json(struct prezero *connection);
 
 #define PREZERO_NODE_ANY (-1)
 #define PREZERO_TAKE_PARTIAL (1U << 0) /* a segment still being filled is welcome */
@@ -67,12 +70,13 @@ uint64_t prezero_lease_page_bytes(const struct prezero_lease *lease);
 int prezero_lease_node(const struct prezero_lease *lease);
 int prezero_lease_is_filling(const struct prezero_lease *lease);
 
-/* Ends a lease by id, name or path. -EBUSY: others still hold it, prezero_error() says who, and it
- * ends when they close; -ENOENT; -EPERM: it is another user's. wait_ms as above. */
+/* Ends a lease by id, name or path. Waits up to wait_ms for those who still hold it, -1 as long as it
+ * takes. -EBUSY: they still do, prezero_error() says who, and it ends when they close; -ENOENT; -EPERM:
+ * it is another user's. */
 int prezero_give(struct prezero *connection, const char *lease, int64_t wait_ms);
 
 /* Takes request->bytes in as few segments as can be had and maps them as one contiguous, populated,
- * shared mapping, aligned to the page. All or nothing. */
+ * shared mapping, aligned to the page. All or nothing; no name. */
 int prezero_map(struct prezero *connection, const struct prezero_request *request,
 		size_t request_bytes, struct prezero_map **ret);
 void *prezero_map_address(const struct prezero_map *map);
