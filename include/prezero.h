@@ -70,12 +70,13 @@ uint64_t prezero_lease_page_bytes(const struct prezero_lease *lease);
 int prezero_lease_node(const struct prezero_lease *lease);
 int prezero_lease_is_filling(const struct prezero_lease *lease);
 
-/* Ends a lease by id, name or path. -EBUSY: others still hold it, prezero_error() says who, and it
- * ends when they close; -ENOENT; -EPERM: it is another user's. wait_ms as above. */
+/* Ends a lease by id, name or path. Waits up to wait_ms for those who still hold it, -1 as long as it
+ * takes. -EBUSY: they still do, prezero_error() says who, and it ends when they close; -ENOENT; -EPERM:
+ * it is another user's. */
 int prezero_give(struct prezero *connection, const char *lease, int64_t wait_ms);
 
 /* Takes request->bytes in as few segments as can be had and maps them as one contiguous, populated,
- * shared mapping, aligned to the page. All or nothing. */
+ * shared mapping, aligned to the page. All or nothing; no name. */
 int prezero_map(struct prezero *connection, const struct prezero_request *request,
 		size_t request_bytes, struct prezero_map **ret);
 void *prezero_map_address(const struct prezero_map *map);
