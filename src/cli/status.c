@@ -86,7 +86,21 @@ static void add_count(struct table *table, const json_t *object, const char *mem
 {
 	uint64_t count = member_u64(object, member);
 
-	table_add(table, count ? "%llu" : "", (unsigned long long)count);
+	if (count)
+		table_add(table, "%llu", (unsigned long long)count);
+	else
+		table_add(table, "%s", "");
+}
+
+static void add_rate(struct table *table, struct rate rate)
+{
+	char eta[DURATION_TEXT_MAX];
+
+	if (rate.bytes_per_second)
+		table_add(table, "%.1f", (double)rate.bytes_per_second / 1e9);
+	else
+		table_add(table, "%s", "");
+	table_add(table, "%s", rate.has_eta ? format_duration(rate.eta_ms + 999, eta) : "");
 }
 
 static void print_classes(const json_t *status)
@@ -94,7 +108,7 @@ static void print_classes(const json_t *status)
 	static const char *const titles[] = {"CLASS", "TOTAL", "FREE", "READY", "#",  "FILLING",
 					     "#",     "LENT",  "#",    "GB/s",	"ETA"};
 	AUTO_TABLE table = {.align = "lrrrrrrrrrr"};
-	char place[PLACE_TEXT_MAX], eta[DURATION_TEXT_MAX];
+	char place[PLACE_TEXT_MAX];
 	json_t *page_class;
 	size_t i;
 
@@ -115,10 +129,7 @@ static void print_classes(const json_t *status)
 		add_count(&table, page_class, "segments_filling");
 		add_bytes(&table, page_class, "lent_bytes");
 		add_count(&table, page_class, "segments_lent");
-		table_add(&table, rate.bytes_per_second ? "%.1f" : "",
-			  (double)rate.bytes_per_second / 1e9);
-		table_add(&table, "%s",
-			  rate.has_eta ? format_duration(rate.eta_ms + 999, eta) : "");
+		add_rate(&table, rate);
 	}
 	putchar('\n');
 	table_print(&table, stdout);
