@@ -57,18 +57,18 @@ static inline void cleanup_dir(DIR **d)
 #define AUTO_FILE __attribute__((cleanup(cleanup_file))) FILE *
 #define AUTO_DIR __attribute__((cleanup(cleanup_dir))) DIR *
 
-#define TAKE_FD(fd)                                                                                \
-	({                                                                                         \
-		int taken_ = (fd);                                                                 \
-		(fd) = -1;                                                                         \
-		taken_;                                                                            \
+#define TAKE_FD(fd)                \
+	({                         \
+		int taken_ = (fd); \
+		(fd) = -1;         \
+		taken_;            \
 	})
 
-#define TAKE_PTR(ptr)                                                                              \
-	({                                                                                         \
-		__typeof__(ptr) taken_ = (ptr);                                                    \
-		(ptr) = NULL;                                                                      \
-		taken_;                                                                            \
+#define TAKE_PTR(ptr)                           \
+	({                                      \
+		__typeof__(ptr) taken_ = (ptr); \
+		(ptr) = NULL;                   \
+		taken_;                         \
 	})
 
 #endif

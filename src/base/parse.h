@@ -23,8 +23,8 @@ struct id_set {
 
 /* Decimal digits only. */
 MUST_CHECK int parse_u64(const char *text, uint64_t *ret);
-/* "2M", "8G", "512", "1.5G": a decimal number with an optional K, M, G, T or P (powers of 1024) and
- * an optional "iB" or "B" after it; a fraction must come out as whole bytes. */
+/* "2M", "8G", "512", "1.5G": a decimal number with an optional K, M, G, T or P (either case; powers of
+* 1024) and an optional "B" or "iB" after it; a fraction must come out as whole bytes. */
 MUST_CHECK int parse_bytes(const char *text, uint64_t *ret);
 /* "yes", "no", "true", "false", "on", "off", "1", "0". */
 MUST_CHECK int parse_bool(const char *text, bool *ret);

@@ -21,7 +21,8 @@ enum page_kind {
 
 struct page_size {
 	enum page_kind kind;
-	uint64_t bytes; /* of one page: 2M and 1G hugetlb, PMD size for thp, 4K (or the base page) */
+	uint64_t
+		bytes; /* of one page: 2M and 1G hugetlb, PMD size for thp, 4K (or the base page) */
 };
 
 #define NODE_ANY (-1)

@@ -2,7 +2,8 @@
 /*
  * model/view.h - what was seen: the host's memory and the pool's segments at one moment.
  *
- * Plain data, filled by host and pool, read by policy. One allocation per view: view_free().
+ * Plain data, filled by host and pool, read by policy. A host_view is large (about 100 KiB): static or
+ * on the heap rather than on a stack.
  */
 #ifndef PREZERO_MODEL_VIEW_H
 #define PREZERO_MODEL_VIEW_H
