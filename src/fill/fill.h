@@ -48,6 +48,9 @@ struct fill_request {
 	/* Asked by a team thread before every unit, so it must be thread safe; a negative errno stops
 	 * the job with that error. NULL: never asked. */
 	int (*may_take)(void *arg, uint64_t unit_bytes);
+	/* In the same thread, after every unit that may_take allowed, whether its pages came or not: what
+	 * was granted is now visible in the host's counters. NULL: never called. */
+	void (*took)(void *arg, uint64_t unit_bytes);
 	/* In the owner's thread, from fill_team_reap(). result is 0 or a negative errno: -ECANCELED,
 	 * -ENOMEM (no free page, a limit), -EXDEV (a page came out on another node), -ENOTSUP (thp
 	 * that does not map by PMD), or what may_take said. */
