@@ -22,7 +22,7 @@
 #define PAGE_1G (1ULL << 30)
 #define DEFAULT_BYTES (8ULL << 30)
 #define LEAST_BYTES (256ULL << 20)
-/* What the machine keeps beside the borrowed pages: the cases on ordinary memory use up to 2 GiB. */
+/* What the machine keeps beside the borrowed pages: other cases use up to 2 GiB. */
 #define SPARE_BYTES (4ULL << 30)
 
 enum {
@@ -61,10 +61,10 @@ static const char doc[] =
 	"  leases    take and give one page, by eight clients at once\n"
 	"  size      hand-over and QEMU start for growing sizes, for --plot\n"
 	"All but `size` run unless --case says otherwise.\n\n"
-	"A prezerod of the benchmark's own does the work; a running one is not used. As root, huge pages "
-	"that are missing are borrowed from the kernel for the run, and everything is put back at the "
-	"end, also after a signal; after kill -9 the next run does it. What cannot be measured is null "
-	"in `figures`, with the reason in `reasons`.";
+	"A prezerod of the benchmark's own does the work; a running one is not used. As root,\n"
+	"huge pages that are missing are borrowed from the kernel for the run, and everything\n"
+	"is put back at the end, also after a signal; after kill -9 the next run does it. What\n"
+	"cannot be measured is null in `figures`, with the reason in `reasons`.";
 
 struct usage {
 	struct bench_options options;
@@ -168,8 +168,8 @@ static uint64_t spare_bytes(const struct host_view *view, int node)
 	return available > kept ? available - kept : 0;
 }
 
-/* Every page is touched once: the first touch of memory that a hypervisor has not backed yet costs 20 to
- * 50 times a later one. In the kernel's pool the pages then stay as they are. */
+/* Every page is touched once: the first touch of memory that a hypervisor has not backed yet costs
+ * 20 to 50 times a later one. In the kernel's pool the pages then stay as they are. */
 static void warm(const struct bench *bench, uint64_t bytes)
 {
 	struct page_size page = {PAGE_HUGETLB, PAGE_2M};
@@ -284,7 +284,7 @@ uint64_t bench_reserve_1g(struct bench *bench, char *why, size_t why_bytes)
 	return bytes;
 }
 
-/* On a machine with several nodes everything that the benchmark does, QEMU included, stays on one. */
+/* On a machine with several nodes all that the benchmark does, QEMU included, stays on one. */
 static int choose_node(struct bench *bench)
 {
 	const struct host_view *view = bench->view;

@@ -2,10 +2,10 @@
 /*
  * bench/case_fill.c - how fast segments are filled: the fill team against a bare loop.
  *
- * The bare loop is MADV_POPULATE_WRITE over equal shares, one for each thread, with no bookkeeping, no
- * cancelling, no check of placement: as fast as the kernel goes with those threads. Base pages fill in
- * parallel only in different files, so there each thread of the bare loop has a file of its own, and
- * the team gets the same files.
+ * The bare loop is MADV_POPULATE_WRITE over equal shares, one for each thread, with no
+ * bookkeeping, no cancelling, no check of placement: as fast as the kernel goes with those
+ * threads. Base pages fill in parallel only in different files, so there each thread of the bare
+ * loop has a file of its own, and the team gets the same files.
  */
 #include <inttypes.h>
 #include <poll.h>

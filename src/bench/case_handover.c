@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
-/* bench/case_handover.c - memory that a program can touch: mapped cold, and taken from the pool. */
+/* bench/case_handover.c - memory that a program can touch: mapped cold, or taken from the pool. */
 #include "bench/consumer.h"
 #include "bench/report.h"
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * bench/case_leases.c - how many leases a second: clients that take one page and give it back, at once.
+ * bench/case_leases.c - how many leases a second: clients that take a page and give it back.
  *
- * Each client checks that its page is zero and dirties it. The time runs until the stock stands again,
- * so that refilling is part of it.
+ * Each client checks that its page is zero and dirties it. The time runs until the stock stands
+ * again, so that refilling is part of it.
  */
 #include <inttypes.h>
 #include <pthread.h>
@@ -153,12 +153,12 @@ void case_leases(struct bench *bench)
 	static bool named = true, unnamed = false;
 	struct trial trials[] = {
 		{.name = "take and give, named",
-		 .what = "8 clients take a 2M page under a name, close it, give it; time of one trip",
+		 .what = "8 clients take a 2M page by name, close it, give it; time of a trip",
 		 .prepare = prepare,
 		 .run = run,
 		 .arg = &named},
 		{.name = "take and close, unnamed",
-		 .what = "8 clients take a 2M page and close it; time of one trip",
+		 .what = "8 clients take a 2M page and close it; time of a trip",
 		 .prepare = prepare,
 		 .run = run,
 		 .arg = &unnamed},

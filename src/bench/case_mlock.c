@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * bench/case_mlock.c - memory that stays put: anonymous memory that is locked, and a segment that is.
+ * bench/case_mlock.c - memory that stays put: anonymous memory locked, and a segment locked.
  *
- * Locking is what programs do that hand their memory to a device; all of it is zeroed on the way. Cold:
- * mmap and mlock. Pool: take, mmap and mlock.
+ * Locking is what programs do that hand their memory to a device; all of it is zeroed on the way.
+ * Cold: mmap and mlock. Pool: take, mmap and mlock.
  */
 #include "bench/consumer.h"
 #include "bench/report.h"

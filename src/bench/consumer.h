@@ -2,8 +2,8 @@
 /*
  * bench/consumer.h - what a consumer of memory does, cold and from the pool: the bodies of trials.
  *
- * trial->arg is a struct work. A cold trial runs with every page in the kernel's hands, one from the
- * pool with a segment of the work's size ready.
+ * trial->arg is a struct work. A cold trial runs with every page in the kernel's hands, one from
+ * the pool with a segment of the work's size ready.
  */
 #ifndef PREZERO_BENCH_CONSUMER_H
 #define PREZERO_BENCH_CONSUMER_H
@@ -32,8 +32,9 @@ int run_take_and_map(struct bench *bench, struct trial *trial, double *ret_s);
 int run_mlock_cold(struct bench *bench, struct trial *trial, double *ret_s);
 int run_mlock_pool(struct bench *bench, struct trial *trial, double *ret_s);
 
-/* QEMU from start to exit. The floor is the same QEMU with as much memory, none of it touched: no way to
- * get memory can be faster. From the pool, the time begins before the request for the segment. */
+/* QEMU from start to exit. The floor is the same QEMU with as much memory, none of it touched: no
+ * way to get memory can be faster. From the pool, the time begins before the request for the
+ * segment. */
 int run_qemu_floor(struct bench *bench, struct trial *trial, double *ret_s);
 int run_qemu_prealloc(struct bench *bench, struct trial *trial, double *ret_s);
 int run_qemu_pool(struct bench *bench, struct trial *trial, double *ret_s);

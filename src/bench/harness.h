@@ -2,10 +2,10 @@
 /*
  * bench/harness.h - interleaved trials and their samples.
  *
- * A trial is one way to do a piece of work. Trials that are compared run in turns, so that whatever
- * else the machine does meets them alike: each round runs every trial once, in alternating order,
- * and the first round warms up and is not counted. A trial that fails says why once, and is left out
- * from then on: a figure made from it is null with that reason.
+ * A trial is one way to do a piece of work. Trials that are compared run in turns, so that
+ * whatever else the machine does meets them alike: each round runs every trial once, in
+ * alternating order, and the first round warms up and is not counted. A trial that fails says why
+ * once, and is left out from then on: a figure made from it is null with that reason.
  */
 #ifndef PREZERO_BENCH_HARNESS_H
 #define PREZERO_BENCH_HARNESS_H
@@ -101,7 +101,7 @@ unsigned int bench_rounds(const struct bench *bench, unsigned int needed);
 bool bench_host_has(const struct bench *bench, uint64_t page_bytes);
 /* As many bytes of ordinary memory, or less where the machine has less to spare. */
 uint64_t bench_ordinary_bytes(const struct bench *bench, uint64_t wanted_bytes);
-/* Free 1G pages for a case, in bytes, growing the kernel's pool where that is allowed; 0 and why. */
+/* Free 1G pages for a case, in bytes, growing the kernel's pool where allowed; 0 and why. */
 uint64_t bench_reserve_1g(struct bench *bench, char *why, size_t why_bytes);
 /* What keeps a case from taking segments of 2M pages, or NULL. */
 const char *bench_why_no_pool(const struct bench *bench);

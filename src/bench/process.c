@@ -29,7 +29,7 @@ int process_start(const char *const argv[], struct process *ret)
 		return -errno;
 	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) < 0)
 		return -errno;
-	/* The parent may have much memory mapped: fork would copy its page tables, and be timed. */
+	/* The parent may have much memory mapped: fork would copy page tables, and be timed. */
 	pid = vfork();
 	if (pid == 0)
 		become(argv, ends[1], messages_fd, parent);

@@ -2,8 +2,9 @@
 /*
  * bench/service.h - a prezerod of the benchmark's own.
  *
- * Its stock is switched on and off between trials by a reload, so that a cold trial and one from the
- * pool use the same pages in turn. Dies with the benchmark; bench/guard.h gives its pages back.
+ * Its stock is switched on and off between trials by a reload, so that a cold trial and one from
+ * the pool use the same pages in turn. Dies with the benchmark; bench/guard.h gives its pages
+ * back.
  */
 #ifndef PREZERO_BENCH_SERVICE_H
 #define PREZERO_BENCH_SERVICE_H
@@ -28,8 +29,8 @@ const char *service_socket(const struct service *service);
 /* The benchmark's own connection. */
 struct prezero *service_connection(struct service *service);
 
-/* The stock from now on: `keep` segments of a size. Returns when they are ready, nothing is lent and no
- * fill is under way. */
+/* The stock from now on: `keep` segments of a size. Returns when they are ready, nothing is lent
+ * and no fill is under way. */
 MUST_CHECK int service_keep(struct service *service, const char *page, uint64_t segment_bytes,
 			    unsigned int keep, char *why, size_t why_bytes);
 /* No stock: returns when every page is back in the kernel. */
