@@ -52,8 +52,8 @@ static void *map_aligned(int fd, uint64_t offset_bytes, uint64_t bytes, uint64_t
 	if (around == MAP_FAILED)
 		return MAP_FAILED;
 	aligned = around + (align_bytes - (uintptr_t)around % align_bytes) % align_bytes;
-	mapped = mmap(aligned, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE | MAP_FIXED,
-		      fd, (off_t)offset_bytes);
+	mapped = mmap(aligned, bytes, PROT_READ | PROT_WRITE,
+		      MAP_SHARED | MAP_NORESERVE | MAP_FIXED, fd, (off_t)offset_bytes);
 	if (mapped == MAP_FAILED) {
 		munmap(around, around_bytes);
 		return MAP_FAILED;

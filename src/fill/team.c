@@ -170,7 +170,8 @@ static struct fill_job *least_crowded(struct fill_team *team, struct job_list *q
 	struct fill_job *job, *best = NULL;
 	unsigned int best_crowd = 0;
 
-	TAILQ_FOREACH(job, queue, link) {
+	TAILQ_FOREACH(job, queue, link)
+	{
 		unsigned int on_node = team->node_busy[job->range.page_class.node];
 		unsigned int crowd = on_node * (FILL_THREADS_MAX + 1);
 
@@ -522,7 +523,7 @@ int fill_team_configure(struct fill_team *team, const struct fill_config *config
 		struct fill_job *job;
 
 		TAILQ_FOREACH(job, &team->queue[p], link)
-			place_job(team, job);
+		place_job(team, job);
 	}
 	pthread_cond_broadcast(&team->work);
 	unlock(team);
@@ -706,7 +707,7 @@ static void cancel_chores(struct fill_team *team)
 	struct chore *chore;
 
 	STAILQ_FOREACH(chore, &team->chores, link)
-		chore->result = -ECANCELED;
+	chore->result = -ECANCELED;
 	STAILQ_CONCAT(&team->ended_chores, &team->chores);
 }
 
