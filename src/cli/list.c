@@ -117,7 +117,7 @@ static int print_segment(const char *segment_json, void *arg)
 		print_segment_row(list, segment);
 	}
 	list->n_printed++;
-	return ferror(stdout) ? -EIO : 0;
+	return fflush(stdout) ? -EIO : 0;
 }
 
 int cmd_list(int argc, char **argv)

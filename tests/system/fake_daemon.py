@@ -2,7 +2,8 @@
 """A prezerod of scripted answers, for tests of clients: refusals, slow fills, garbage, silence.
 
 Guarantees: it lends real files with real descriptors, locked as prezerod does, so a test can tell
-whether anybody still holds a lease; it runs anywhere, without privileges and without huge pages.
+whether anybody still holds a lease. They are small files on tmpfs, whatever page was asked for, so
+it runs anywhere, without privileges and without huge pages.
 """
 
 import contextlib
@@ -54,11 +55,12 @@ def refusal(reason, message, **members):
 
 
 class FakeDaemon:
-    """Set `on_take`, `on_give`, `on_status`, `on_list` to change an answer; each gets the parameters.
+    """Set `on_take`, `on_give`, `on_status`, `on_list` to change an answer; each gets the parameters and
+    returns those of the reply; on_list a list of segments for each of its replies.
     `raw` (bytes) answers everything with just that; b"" hangs up."""
 
     def __init__(self):
-        self.directory = pathlib.Path(tempfile.mkdtemp(prefix="prezero-fake-"))
+        self.directory = pathlib.Path(tempfile.mkdtemp(prefix="prezero-fake-", dir="/dev/shm"))
         self.directory.chmod(0o755)
         self.socket_path = str(self.directory / "socket")
         self.lent = self.directory / "lent"
@@ -68,7 +70,7 @@ class FakeDaemon:
         self.status, self.segments, self.raw = status(), [], None
         self.on_take, self.on_give = self.take, self.give
         self.on_status = lambda parameters: self.status
-        self.on_list = lambda parameters: list(self.segments)
+        self.on_list = lambda parameters: [[segment] for segment in self.segments]
         self.owner = None
         self.threads, self.connections = [], []
         self.listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -110,9 +112,9 @@ class FakeDaemon:
         if self.owner is not None:
             os.fchown(fd, self.owner, self.owner)
         self.leases[name or lease_id] = path
-        reply = {"id": lease_id, "path": str(path), "page": parameters.get("page") or "2M",
-                 "page_bytes": 2 * MIB, "node": max(parameters.get("node", 0), 0),
-                 "bytes": parameters["bytes"], "filling": bool(parameters.get("partial")), "fd": 0}
+        reply = {"id": lease_id, "path": str(path), "page_bytes": 4096,
+                 "page": "thp" if parameters.get("page") == "thp" else "base",
+                 "node": max(parameters.get("node", 0), 0), "bytes": parameters["bytes"], "filling": bool(parameters.get("partial")), "fd": 0}
         return reply, fd
 
     def give(self, parameters):
@@ -171,11 +173,9 @@ class FakeDaemon:
             self._send(connection, answer.reply)
             return True
         if method == "List":
-            for i, segment in enumerate(result):
-                self._send(connection, {"parameters": {"segment": segment},
-                                        "continues": i + 1 < len(result)})
-            if not result:
-                self._send(connection, {"parameters": {}})
+            for segments in result:
+                self._send(connection, {"parameters": {"segments": segments}, "continues": True})
+            self._send(connection, {"parameters": {"segments": []}})
             return True
         reply, fd = result if isinstance(result, tuple) else (result, None)
         try:

@@ -122,7 +122,7 @@ class Answers(CliTest):
         self.assertEqual(reply["path"], str(self.fake.only_lease()))
         self.assertEqual({k: reply[k] for k in ("name", "page", "bytes", "node", "filling")},
                          {"name": "vm7", "page": "thp", "bytes": 4 * MIB, "node": 0, "filling": False})
-        self.assertEqual(reply["page_bytes"], 2 * MIB)
+        self.assertEqual(reply["page_bytes"], 4096)
         self.assertRegex(reply["id"], "^[0-9a-f]{16}$")
 
     def test_made_up_names_differ(self):

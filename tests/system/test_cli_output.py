@@ -147,28 +147,24 @@ class List(CliTest):
             self.assertNotIn(character, out)
 
     def test_streams(self):
-        """Lines come as the daemon sends them, and memory does not grow with the list."""
+        """Lines come as the daemon sends them."""
         resume = threading.Event()
         self.addCleanup(resume.set)
 
-        class Slow(list):
-            def __iter__(self):
-                yield segment(1)
-                resume.wait()
-                yield segment(2)
-
-        self.fake.on_list = lambda parameters: Slow([1, 2])
+        def slow(parameters):
+            yield [segment(1)]
+            resume.wait()
+            yield [segment(2), segment(3)]
+        self.fake.on_list = slow
         process = self.start("list")
-        wait_until(lambda: self.fake.calls, "the call")
+        first = [process.stdout.readline() for _ in range(2)]
+        self.assertTrue(first[1].startswith(f"{1:016x} "), first)
         resume.set()
-        self.assertEqual(len(process.communicate()[0].splitlines()), 3)
+        self.assertEqual(len(process.communicate()[0].splitlines()), 2)
 
     def test_breaks_off(self):
         """Half a listing is still JSON, and a failure."""
-        def half(parameters):
-            yield_once = [segment(1), None]
-            return yield_once
-        self.fake.on_list = half
+        self.fake.on_list = lambda parameters: [[segment(1)], [{"id": "not a segment"}]]
         process = self.prezero("list", "--json", status=FAILED)
         first, _, rest = process.out.partition("\n]\n")
         self.assertEqual(json.loads(first + "]"), [segment(1)])

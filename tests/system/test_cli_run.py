@@ -4,6 +4,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -158,14 +159,14 @@ class Run(CliTest):
             done = subprocess.run(command, env=self.environment, text=True, capture_output=True,
                                   check=True, preexec_fn=lambda: signal.signal(signal.SIGHUP,
                                                                                signal.SIG_IGN))
-            return [line for line in done.stdout.splitlines() if line.startswith("Sig")]
+            return re.findall("^Sig(?:Blk|Ign|Cgt):.*", done.stdout, re.MULTILINE)
         show = ["cat", "/proc/self/status"]
         self.assertEqual(states([PREZERO, "run", "--memory", "2M", "--", *show]), states(["env", *show]))
 
     def test_job_control(self):
-        """Ctrl-Z, fg and Ctrl-C, under a shell that controls jobs."""
-        script = ('set -m; "$0" run --memory 2M -- sh -c "echo ready; read line; echo got \\$line; '
-                  'while :; do sleep 0.05; done"; echo "first $?"; fg; echo "second $?"')
+        """Ctrl-Z, fg and Ctrl-\\, under a shell that controls jobs."""
+        script = ('set -m; ulimit -c 0; "$0" run --memory 2M -- sh -c '
+                  '"echo ready; read line; echo got \\$line; while :; do sleep 0.05; done"; echo "first $?"; fg; echo "second $?"')
         terminal = Terminal(["bash", "--norc", "-c", script, PREZERO], self.environment)
         terminal.read_until(b"ready")
         terminal.type(b"\x1a")
@@ -173,8 +174,8 @@ class Run(CliTest):
         self.assertTrue(self.fake.is_held(self.fake.only_lease()))
         terminal.type(b"text\n")
         terminal.read_until(b"got text")
-        terminal.type(b"\x03")
-        terminal.read_until(b"second %d" % (128 + signal.SIGINT))
+        terminal.type(b"\x1c")
+        terminal.read_until(b"second %d" % (128 + signal.SIGQUIT))
         terminal.finish()
 
     # The lease lives as long as the command.
