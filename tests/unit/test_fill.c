@@ -348,22 +348,31 @@ static void test_units_are_shared(void **state)
 static void test_base_files_in_parallel(void **state)
 {
 	struct page_size page = host_page(PAGE_BASE);
-	struct job first = {.pause_us = 2000}, second = {.pause_us = 2000};
+	struct job gate = {.is_held = true}, first = {.is_held = true}, second = {.is_held = true};
 	int dir_fd, fd_1, fd_2;
 
 	(void)state;
 	host_required();
 	dir_fd = host_mount(page, MOUNT_LIMIT);
-	fd_1 = new_file(dir_fd, 12 * UNIT);
+	fd_1 = new_file(dir_fd, 4 * UNIT);
 	fd_2 = new_file(dir_fd, 2 * UNIT);
 	start_team(2, 0);
-	submit(&first, fd_1, page, 12 * UNIT);
+	submit(&gate, fd_2, page, 2 * UNIT);
+	wait_for(&gate.n_asked, 2);
+	submit(&first, fd_1, page, 4 * UNIT);
 	submit(&second, fd_2, page, 2 * UNIT);
+	atomic_store(&gate.is_held, false);
+	wait_for(&first.n_asked, 1);
+	wait_for(&second.n_asked, 1);
+	reap_until(2);
+
+	atomic_store(&second.is_held, false);
 	reap_until(1);
 	assert_int_equal(second.n_done, 1);
-	assert_int_equal(second.n_at_once_max, 1);
+	assert_int_equal(second.progress.threads_used, 1);
+	wait_for(&first.n_asked, 2);
+	atomic_store(&first.is_held, false);
 	reap_until(0);
-	assert_int_equal(first.n_at_once_max, 2);
 	assert_int_equal(first.progress.threads_used, 2);
 	stop_team();
 	close(fd_1);
