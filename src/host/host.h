@@ -31,7 +31,7 @@ const char *host_missing(const struct host *host);
 MUST_CHECK int host_look_headroom(struct host *host, struct page_class page_class,
 				  struct host_view *view);
 
-/* Who has a file open or mapped: a scan of /proc/PID/{fd,maps}; processes that come and go meanwhile
+/* Who has a file open or mapped (ino 0: any file of the device): a scan of /proc/PID/{fd,maps}; processes that come and go meanwhile
  * are missed or skipped without error. At most holders_max are written; returns how many there are.
  * The calling process itself is left out. */
 struct holder {

@@ -49,6 +49,7 @@ struct node_view {
 
 struct host_view {
 	uint64_t base_page_bytes;
+	uint64_t default_hugetlb_bytes; /* Hugepagesize of /proc/meminfo; 0: no hugetlb here */
 	uint64_t thp_bytes; /* 0: no transparent huge pages here */
 	bool thp_shmem_denied; /* shmem_enabled=deny: thp segments cannot be had */
 	uint64_t total_bytes;
