@@ -253,6 +253,8 @@ uint64_t bench_ordinary_bytes(const struct bench *bench, uint64_t wanted_bytes)
 {
 	uint64_t kept = bench->view->total_bytes / 20, available = 0;
 
+	if (bench->options->bytes && bench->options->bytes < wanted_bytes)
+		wanted_bytes = bench->options->bytes;
 	if (host_look(bench->host, bench->view) == 0)
 		available = bench->view->node[bench->node].available_bytes;
 	while (wanted_bytes > LEAST_BYTES && wanted_bytes * 2 + kept > available)
