@@ -295,6 +295,7 @@ static void work_on(struct worker *worker, struct fill_job *job)
 	uint64_t start_bytes, unit_bytes;
 	struct id_set cpus = job->cpus;
 	struct fill_range range;
+	bool unmap_late;
 
 	start_bytes = claim_unit(worker, job, &unit_bytes);
 	job->is_mapping = map;
@@ -326,20 +327,25 @@ static void work_on(struct worker *worker, struct fill_job *job)
 	if (--job->n_busy || job->is_queued)
 		return;
 
-	/* Nobody else looks at it any more. Its end is told before it is unmapped: with base pages
-	 * that takes a tenth as long as the fill did, and whoever waits for it need not. */
+	/* Nobody else looks at it any more. */
 	range = job->range;
-	job->range.address = NULL;
 	unlock(team);
 	if (!job->result && range.page_class.page.kind == PAGE_THP)
 		r = fill_range_check_pmd(&range);
+	/* To unmap base pages takes a sixth as long as to fill them: who waits for them need not. */
+	unmap_late = !job->result && range.page_class.page.kind == PAGE_BASE;
+	if (!unmap_late)
+		fill_range_unmap(&range);
 	lock(team);
+	job->range.address = NULL;
 	if (r < 0)
 		stop_job(job, r);
 	end_job(job);
-	unlock(team);
-	fill_range_unmap(&range);
-	lock(team);
+	if (unmap_late) {
+		unlock(team);
+		fill_range_unmap(&range);
+		lock(team);
+	}
 }
 
 /* Called and returns with the lock held. */
