@@ -14,7 +14,7 @@
 
 #include "daemon/config_lines.h"
 
-#define THREADS_MAX 4096
+#define THREADS_MAX 1024 /* FILL_THREADS_MAX */
 #define CLIENTS_DEFAULT 1024
 #define CLIENTS_MAX 1000000
 #define STOCKS_MAX 1000
