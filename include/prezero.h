@@ -25,7 +25,11 @@ struct prezero_lease; /* a lent segment: a descriptor, and where it stands */
 struct prezero_map; /* one contiguous mapping of one or more segments */
 
 /* socket_path NULL: $PREZERO_SOCKET, else /run/prezero/socket. -ENOENT or -ECONNREFUSED: no daemon
- * there; programs then behave as without prezero. */
+ * there; programs then behave as without prezero. -EACCES: the user is not in the group prezero.
+ *
+ * A daemon that goes away during a call is one -EPIPE; one that restarts between calls is not noticed,
+ * and one that is not back gives -ECONNREFUSED. A child of fork() gets a connection of its own. Signals
+ * interrupt nothing. */
 int prezero_connect(struct prezero **ret, const char *socket_path);
 struct prezero *prezero_disconnect(struct prezero *connection); /* returns NULL */
 
@@ -52,10 +56,11 @@ struct prezero_request {
 		0, (const char *)0, PREZERO_NODE_ANY, 0U, (const char *)0, -1                      \
 	}
 
-/* -EINVAL: a field is out of bounds; -ENOMEM: refused, prezero_error() says why; -ETIMEDOUT; -EEXIST:
- * the name is taken; -EDQUOT: the user's limit; -ENODEV: no such page size or node; -EPIPE: the daemon
- * went away; -EPROTO: it does not speak our language. request_bytes is sizeof(struct
- * prezero_request): a later, larger one still works with this library and the other way round. */
+/* -EINVAL: a field is out of bounds; -ENOMEM: refused, prezero_error() says why; -ETIMEDOUT: wait_ms is
+ * over, or nothing is ready; -EEXIST: the name is taken; -EDQUOT: the user's limit; -ENODEV: no such page
+ * size or node; -EIO: the host failed; -EPROTO: what answers does not speak our language. request_bytes
+ * is sizeof(struct prezero_request): a later, larger one still works with this library and the other way
+ * round. */
 int prezero_take(struct prezero *connection, const struct prezero_request *request,
 		 size_t request_bytes, struct prezero_lease **ret);
 

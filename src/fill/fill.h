@@ -28,8 +28,10 @@ enum fill_priority {
 	FILL_DEMAND, /* somebody waits: ahead of everything, normal priority, no cap */
 };
 
+#define FILL_THREADS_MAX 1024
+
 struct fill_config {
-	unsigned int n_threads; /* at least 1 */
+	unsigned int n_threads; /* 1 to FILL_THREADS_MAX */
 	struct id_set cpus; /* workers run on these, and of these on the CPUs of the node they fill;
 			     * empty: wherever the process may run */
 	uint64_t rate_bytes_per_s; /* of FILL_STOCK jobs together; 0: no cap */
@@ -65,7 +67,8 @@ struct fill_progress {
 
 /* All threads run before this returns. */
 MUST_CHECK int fill_team_start(const struct fill_config *config, struct fill_team **ret);
-/* Cancels everything, waits for the threads (one unit at most), reaps, frees. Returns NULL. */
+/* Cancels everything, waits for the threads (one unit or one chore at most), reaps, frees. Chores that
+ * no thread has begun are not run: their done() gets -ECANCELED. Returns NULL. */
 struct fill_team *fill_team_stop(struct fill_team *team);
 /* CPUs and rate take effect at the next unit. The number of threads may change too. */
 MUST_CHECK int fill_team_configure(struct fill_team *team, const struct fill_config *config);

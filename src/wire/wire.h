@@ -13,7 +13,7 @@
 #include "wire/messages.h"
 
 /* The longest messages that a daemon and a client accept, in bytes with the NUL. */
-#define WIRE_CALL_BYTES_MAX  (64U << 10)
+#define WIRE_CALL_BYTES_MAX (64U << 10)
 #define WIRE_REPLY_BYTES_MAX (4U << 20)
 
 /* The interface in full, as GetInterfaceDescription returns it. */
@@ -27,7 +27,7 @@ extern const char wire_service_interface[]; /* org.varlink.service */
 struct wire_buffer {
 	size_t max_bytes; /* the longest message, with its NUL */
 	char *data;
-	size_t room_bytes; /* allocated */
+	size_t data_bytes; /* allocated */
 	size_t begin, end; /* what came and was not yet returned */
 	size_t scanned; /* no NUL before this */
 };
@@ -39,7 +39,7 @@ MUST_CHECK int wire_buffer_room(struct wire_buffer *buffer, char **ret, size_t *
 void wire_buffer_add(struct wire_buffer *buffer, size_t n_bytes);
 /* The next whole message, NUL-terminated, its length without the NUL; false: none is complete. */
 bool wire_buffer_next(struct wire_buffer *buffer, const char **ret, size_t *ret_bytes);
-/* Whether part of a message waits for the rest. */
+/* False while part of a message waits for the rest. */
 bool wire_buffer_is_empty(const struct wire_buffer *buffer);
 void wire_buffer_done(struct wire_buffer *buffer);
 
