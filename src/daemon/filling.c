@@ -31,9 +31,11 @@ struct class_round {
 	struct daemon *daemon;
 	struct page_class page_class;
 
-	unsigned int n_fillings; /* under way: the round runs while there are any */
+	/* The round that runs: while anything is under way or planned. */
+	bool is_running;
+	unsigned int n_fillings;
 	uint64_t began_ns;
-	uint64_t ended_bytes; /* filled by those of this round that have ended */
+	uint64_t ended_bytes; /* filled by those that have ended */
 	uint64_t planned_bytes;
 
 	/* Not yet told in a closing line. */
@@ -52,16 +54,28 @@ struct filling_set {
 	unsigned int count;
 	struct filling_list list;
 	struct class_round *rounds;
+	sd_event_source *lines; /* when a closing line that was put off is due */
 };
+
+static int lines_due(sd_event_source *source, uint64_t usec, void *arg);
 
 int filling_set_new(struct daemon *daemon, struct filling_set **ret)
 {
 	struct filling_set *set = calloc(1, sizeof(*set));
+	int r;
 
 	if (!set)
 		return -ENOMEM;
 	set->daemon = daemon;
 	TAILQ_INIT(&set->list);
+	r = sd_event_add_time(daemon->event, &set->lines, CLOCK_MONOTONIC, UINT64_MAX, 0, lines_due,
+			      set);
+	if (r >= 0)
+		r = sd_event_source_set_enabled(set->lines, SD_EVENT_OFF);
+	if (r < 0) {
+		filling_set_free(set);
+		return r;
+	}
 	*ret = set;
 	return 0;
 }
@@ -82,6 +96,7 @@ struct filling_set *filling_set_free(struct filling_set *set)
 		pthread_mutex_destroy(&round->lock);
 		free(round);
 	}
+	sd_event_source_disable_unref(set->lines);
 	free(set);
 	return NULL;
 }
@@ -127,8 +142,9 @@ static int may_take(void *arg, uint64_t unit_bytes)
 {
 	const struct filling *filling = arg;
 
-	return headroom_may_take(filling->pages->daemon->headroom, filling->round->page_class,
-				 unit_bytes);
+	/* What is lent already has its pages reserved: nobody else could have them. */
+	return headroom_may_take(filling->round->daemon->headroom, filling->round->page_class,
+				 unit_bytes, filling->is_lent);
 }
 
 static void took(void *arg, uint64_t unit_bytes)
@@ -146,20 +162,19 @@ static void took(void *arg, uint64_t unit_bytes)
 
 static void tell_round(struct class_round *round)
 {
-	uint64_t page_bytes = round->page_class.page.bytes, now = monotonic_ns();
+	uint64_t page_bytes = round->page_class.page.bytes;
 	char class_text[CLASS_TEXT_MAX], bytes[BYTES_TEXT_MAX];
 	double seconds = (double)round->busy_ns / 1e9;
 
-	if (!round->bytes || (round->line_ns && now - round->line_ns < LINE_INTERVAL_NS))
-		return;
 	pthread_mutex_lock(&round->lock);
 	log_info("filled %s: %u segments, %lu pages, %s in %.3f s, %.2f GB/s, %u threads",
 		 page_class_format(round->page_class, class_text), round->n_segments,
 		 (unsigned long)(round->bytes / page_bytes), format_bytes_short(round->bytes, bytes),
-		 seconds, (double)round->bytes / 1e9 / seconds, id_set_count(&round->threads));
+		 seconds, seconds > 0 ? (double)round->bytes / 1e9 / seconds : 0.0,
+		 id_set_count(&round->threads));
 	memset(&round->threads, 0, sizeof(round->threads));
 	pthread_mutex_unlock(&round->lock);
-	round->line_ns = now;
+	round->line_ns = monotonic_ns();
 	round->n_segments = 0;
 	round->bytes = 0;
 	round->busy_ns = 0;
@@ -167,22 +182,55 @@ static void tell_round(struct class_round *round)
 
 static void round_begin(struct class_round *round)
 {
-	if (round->n_fillings++)
+	round->n_fillings++;
+	if (round->is_running)
 		return;
+	round->is_running = true;
 	round->began_ns = monotonic_ns();
 	round->ended_bytes = 0;
 }
 
 static void round_end(struct class_round *round, uint64_t done_bytes, bool is_whole)
 {
+	round->n_fillings--;
 	round->ended_bytes += done_bytes;
 	round->bytes += done_bytes;
 	round->n_segments += is_whole;
 	round->daemon->counters.filled_bytes += done_bytes;
-	if (--round->n_fillings)
+}
+
+static int lines_due(sd_event_source *source, uint64_t usec, void *arg)
+{
+	struct filling_set *set = arg;
+
+	(void)source;
+	(void)usec;
+	filling_settle(set);
+	return 0;
+}
+
+void filling_settle(struct filling_set *set)
+{
+	uint64_t now_ns = monotonic_ns(), due_ns = UINT64_MAX;
+
+	for (struct class_round *round = set->rounds; round; round = round->next) {
+		if (round->is_running && !round->n_fillings && !round->planned_bytes) {
+			round->is_running = false;
+			round->busy_ns += now_ns - round->began_ns;
+		}
+		if (round->is_running || !round->bytes)
+			continue;
+		if (!round->line_ns || now_ns - round->line_ns >= LINE_INTERVAL_NS)
+			tell_round(round);
+		else if (round->line_ns + LINE_INTERVAL_NS < due_ns)
+			due_ns = round->line_ns + LINE_INTERVAL_NS;
+	}
+	if (due_ns == UINT64_MAX) {
+		sd_event_source_set_enabled(set->lines, SD_EVENT_OFF);
 		return;
-	round->busy_ns += monotonic_ns() - round->began_ns;
-	tell_round(round);
+	}
+	sd_event_source_set_time(set->lines, due_ns / 1000 + 1);
+	sd_event_source_set_enabled(set->lines, SD_EVENT_ONESHOT);
 }
 
 static void note_result(struct class_round *round, int result, int wrong_node, const char *path)
@@ -318,6 +366,7 @@ int filling_start(struct page_pool *pages, int node, uint64_t segment_bytes, str
 		return r;
 	}
 	filling->segment->owner_data = filling;
+	pool_set_claimed(pages->pool, filling->segment, take != NULL);
 	TAILQ_INSERT_TAIL(&daemon->fillings->list, filling, link);
 	daemon->fillings->count++;
 	round_begin(filling->round);
@@ -329,13 +378,16 @@ int filling_start(struct page_pool *pages, int node, uint64_t segment_bytes, str
 void filling_adopt(struct filling *filling, struct take *take)
 {
 	filling->take = take;
+	pool_set_claimed(filling->pages->pool, filling->segment, true);
 	fill_job_raise(filling->job, FILL_DEMAND);
 }
 
 void filling_abandon(struct filling *filling)
 {
 	filling->take = NULL;
-	if (!filling->is_for_stock)
+	if (filling->is_for_stock)
+		pool_set_claimed(filling->pages->pool, filling->segment, false);
+	else
 		fill_job_cancel(filling->job);
 }
 
@@ -441,7 +493,9 @@ void filling_deduct(struct filling_set *set, struct host_view *view)
 		fill_job_progress(filling->job, &progress);
 		bytes = progress.total_bytes - progress.done_bytes;
 		if (page_class.page.kind == PAGE_HUGETLB) {
-			deduct_hugetlb(view, page_class, bytes);
+			/* What is lent already is reserved, and so taken off by the kernel. */
+			if (!filling->is_lent)
+				deduct_hugetlb(view, page_class, bytes);
 			continue;
 		}
 		deduct(&view->available_bytes, bytes);
@@ -459,7 +513,7 @@ bool filling_next_progress(struct filling_set *set, unsigned int *cursor,
 
 	for (unsigned int i = 0; round && i < *cursor; i++)
 		round = round->next;
-	for (; round && !round->n_fillings; round = round->next)
+	for (; round && !round->is_running; round = round->next)
 		++*cursor;
 	if (!round)
 		return false;

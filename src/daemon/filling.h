@@ -24,7 +24,7 @@ struct filling {
 	struct class_round *round;
 	struct take *take; /* who waits for it; NULL: nobody */
 	bool is_for_stock; /* began as stock: goes back to it when the request is gone */
-	bool is_lent; /* already, while it is being filled */
+	_Atomic bool is_lent; /* already, while it is being filled; team threads ask */
 	uint64_t total_bytes; /* what the job fills */
 };
 
@@ -66,6 +66,8 @@ struct filling_progress {
 /* The rounds under way; *cursor starts at 0; false at the end. */
 bool filling_next_progress(struct filling_set *set, unsigned int *cursor,
 			   struct filling_progress *ret);
+/* After the manager has ordered all it wants: rounds with nothing left to do end, each with a line. */
+void filling_settle(struct filling_set *set);
 /* What the manager means to fill later in that class, beyond what is under way. */
 void filling_plan(struct filling_set *set, struct page_class page_class, uint64_t planned_bytes);
 

@@ -93,7 +93,8 @@ struct headroom *headroom_free(struct headroom *h)
 	return NULL;
 }
 
-int headroom_may_take(struct headroom *h, struct page_class page_class, uint64_t unit_bytes)
+int headroom_may_take(struct headroom *h, struct page_class page_class, uint64_t unit_bytes,
+		      bool is_reserved)
 {
 	uint64_t *granted, have_bytes;
 	enum shortage why;
@@ -102,6 +103,11 @@ int headroom_may_take(struct headroom *h, struct page_class page_class, uint64_t
 	pthread_mutex_lock(&h->lock);
 	for (;;) {
 		granted = granted_bytes(h, page_class);
+		if (granted && is_reserved) {
+			*granted += unit_bytes;
+			r = 0;
+			break;
+		}
 		r = granted ? host_look_headroom(h->host, page_class, &h->view) : -ENOMEM;
 		if (r < 0)
 			break;

@@ -21,9 +21,10 @@ struct headroom *headroom_free(struct headroom *headroom); /* returns NULL */
 MUST_CHECK int headroom_configure(struct headroom *headroom, const struct host_view *seen,
 				  const struct goals *goals);
 
-/* 0, or -ENOMEM. Waits for units that others are taking where those decide the answer. */
+/* 0, or -ENOMEM. Waits for units that others are taking where those decide the answer. What is reserved
+ * for the caller is granted in any case. */
 MUST_CHECK int headroom_may_take(struct headroom *headroom, struct page_class page_class,
-				 uint64_t unit_bytes);
+				 uint64_t unit_bytes, bool is_reserved);
 /* What may_take granted is visible in the host's counters now. */
 void headroom_took(struct headroom *headroom, struct page_class page_class, uint64_t unit_bytes);
 

@@ -143,30 +143,12 @@ static bool is_over_limit(struct take *take)
 	return true;
 }
 
-/* Lends and answers, whatever comes of it. */
-static void lend(struct take *take, struct page_pool *pages, struct segment *segment)
+static void reply_lent(struct take *take, struct page_pool *pages, struct segment *segment, int fd)
 {
-	struct lessee lessee = {.uid = take->uid, .gid = take->gid, .name = take->name};
 	struct wire_reply reply = {0};
 	AUTO_FREE char *path = NULL;
 	char id[SEGMENT_ID_TEXT_MAX];
-	struct filling *filling = segment->owner_data;
-	int fd, r;
 
-	/* Again: requests of one user may have waited side by side. */
-	if (is_over_limit(take))
-		return;
-	r = pool_lend(pages->pool, segment, &lessee, &fd);
-	if (r == -EEXIST && take->name) {
-		reply_name_taken(take->connection, take->name);
-		return;
-	}
-	if (r < 0) {
-		refuse_error(take, "lending", r);
-		return;
-	}
-	if (filling)
-		filling->is_lent = true;
 	leases_began(pages, segment);
 	take->daemon->counters.takes++;
 	path = daemon_segment_path(pages, segment);
@@ -183,6 +165,45 @@ static void lend(struct take *take, struct page_pool *pages, struct segment *seg
 	};
 	connection_reply(take->connection, &reply, fd);
 	manager_kick(take->daemon);
+}
+
+/* Lends what is ready and answers, whatever comes of it. */
+static void lend(struct take *take, struct page_pool *pages, struct segment *segment)
+{
+	struct lessee lessee = {.uid = take->uid, .gid = take->gid, .name = take->name};
+	struct page_pool *taken_in;
+	int fd, r;
+
+	/* Both again: other requests may have been met while this one waited. */
+	if (is_over_limit(take))
+		return;
+	if (take->name && leases_find_by_name(take->daemon, take->name, &taken_in))
+		r = -EEXIST;
+	else
+		r = pool_lend(pages->pool, segment, &lessee, &fd);
+	if (r == -EEXIST)
+		reply_name_taken(take->connection, take->name ? take->name : "");
+	else if (r < 0)
+		refuse_error(take, "lending", r);
+	else
+		reply_lent(take, pages, segment, fd);
+}
+
+/* Lends what is being filled for the request. Where that cannot be (pages that are still missing could
+ * not be promised) the request waits for the whole. */
+static enum outcome lend_partial(struct take *take)
+{
+	struct lessee lessee = {.uid = take->uid, .gid = take->gid, .name = take->name};
+	struct filling *filling = take->filling;
+	int fd;
+
+	if (pool_lend(filling->pages->pool, filling->segment, &lessee, &fd) < 0)
+		return WAITING;
+	take->filling = NULL;
+	filling->take = NULL;
+	filling->is_lent = true;
+	reply_lent(take, filling->pages, filling->segment, fd);
+	return ANSWERED;
 }
 
 /* Cutting. */
@@ -366,16 +387,8 @@ static enum outcome place(struct take *take)
 		return ANSWERED;
 	}
 	outcome = place_after_look(take, pages, &decision);
-	if (outcome == WAITING && take->filling && take->is_partial) {
-		struct filling *filling = take->filling;
-
-		take->filling = NULL;
-		filling->take = NULL;
-		lend(take, pages, filling->segment);
-		if (!filling->is_lent)
-			filling_abandon(filling);
-		return ANSWERED;
-	}
+	if (outcome == WAITING && take->filling && take->is_partial)
+		return lend_partial(take);
 	return outcome;
 }
 
