@@ -35,18 +35,25 @@ struct page_pool {
 	struct pool *pool;
 	sd_event_source *watch; /* tells of leases that may have ended, */
 	uint64_t watch_due_ns; /* which are looked at then; 0: none */
-	uint64_t lost_ns; /* when the mount was found missing and could not be made anew; 0 */
+	unsigned int n_busy; /* fillings and cuts under way */
+	bool is_lost; /* the mount is gone: nothing is begun here until it is made anew */
 };
 
 struct counters {
 	uint64_t takes, gives, refusals, filled_bytes;
 };
 
+struct daemon_options {
+	const char *config_path;
+	bool config_may_be_missing;
+	const char *runtime_path;
+	const char *sysroot; /* or NULL */
+};
+
 struct daemon {
 	sd_event *event;
 	uint64_t started_ns;
-	const char *config_path;
-	bool config_may_be_missing;
+	struct daemon_options options;
 	struct config *config;
 	struct runtime runtime;
 	struct host *host;
@@ -57,6 +64,7 @@ struct daemon {
 	struct page_pool pool[PAGE_POOLS_MAX]; /* hugetlb by size, thp, base */
 	unsigned int n_threads;
 	struct fill_team *team;
+	sd_event_source *team_source;
 	struct headroom *headroom;
 	struct filling_set *fillings;
 	struct manager *manager;
@@ -66,14 +74,20 @@ struct daemon {
 	struct counters counters;
 };
 
+/* Everything from the lock to the socket, in order; what fails is logged. */
+MUST_CHECK int daemon_start(struct daemon *daemon, const struct daemon_options *options);
+/* The exact reverse; also after a start that failed. ready/ and lent/ stay as they are. */
+void daemon_stop(struct daemon *daemon);
+/* Reads the configuration anew; a bad one is logged, and the old one stays. */
+void daemon_reload(struct daemon *daemon);
+/* The configuration as this host would read it; a fault is logged. */
+MUST_CHECK int daemon_load_config(const struct daemon_options *options, const struct host_view *seen,
+				  struct config **ret);
+
 /* NULL when the daemon does not serve that page size. */
 struct page_pool *daemon_pool(struct daemon *daemon, struct page_size page);
 /* As page_size_parse() on this host; NULL text: the host's default huge page. */
 MUST_CHECK int daemon_parse_page(const struct daemon *daemon, const char *text,
 				 struct page_size *ret);
-/* "RUNTIME/2M/lent/0-..."; allocated. NULL: out of memory. */
-char *daemon_segment_path(const struct page_pool *pages, const struct segment *segment);
-/* Closes a descriptor, the last of an unlinked file, where that takes no time of the event loop's. */
-void daemon_free_pages(struct page_pool *pages, int fd, uint64_t bytes);
 
 #endif

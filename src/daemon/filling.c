@@ -16,6 +16,7 @@
 #include "daemon/lending.h"
 #include "daemon/log.h"
 #include "daemon/manager.h"
+#include "daemon/pools.h"
 
 #define RETRY_FIRST_NS 1000000000ULL
 #define RETRY_LAST_NS 60000000000ULL
@@ -270,25 +271,13 @@ static void note_result(struct class_round *round, int result, int wrong_node, c
 
 /* One filling. */
 
-static void drop_segment(struct page_pool *pages, struct segment *segment)
-{
-	uint64_t bytes = segment->bytes;
-	int fd = -1, r;
-
-	r = pool_drop(pages->pool, segment, &fd);
-	if (r < 0)
-		log_warning("%s: a segment cannot be removed: %s", pages->name, strerror(-r));
-	else
-		daemon_free_pages(pages, fd, bytes);
-}
-
 static void filling_done(void *arg, struct fill_job *job, int result)
 {
 	struct filling *filling = arg;
 	struct page_pool *pages = filling->pages;
 	struct daemon *daemon = pages->daemon;
 	struct segment *segment = filling->segment;
-	AUTO_FREE char *path = daemon_segment_path(pages, segment);
+	AUTO_FREE char *path = pools_segment_path(pages, segment);
 	struct take *take = filling->take;
 	struct fill_progress progress;
 	bool is_lent = filling->is_lent;
@@ -296,6 +285,7 @@ static void filling_done(void *arg, struct fill_job *job, int result)
 	fill_job_progress(job, &progress);
 	TAILQ_REMOVE(&daemon->fillings->list, filling, link);
 	daemon->fillings->count--;
+	pages->n_busy--;
 	note_result(filling->round, result, progress.wrong_node, path ? path : "");
 	round_end(filling->round, progress.done_bytes, result == 0);
 	segment->owner_data = NULL;
@@ -304,7 +294,7 @@ static void filling_done(void *arg, struct fill_job *job, int result)
 	if (result == 0)
 		result = pool_set_ready(pages->pool, segment);
 	if (result < 0 && !is_lent) {
-		drop_segment(pages, segment);
+		pools_drop(pages, segment);
 		segment = NULL;
 	}
 	if (is_lent)
@@ -337,6 +327,53 @@ static int submit(struct filling *filling, int fd, enum fill_priority priority)
 	return fill_team_submit(daemon->team, &request, &filling->job);
 }
 
+static void deduct(uint64_t *from, uint64_t amount)
+{
+	if (*from != UNLIMITED)
+		*from -= amount < *from ? amount : *from;
+}
+
+static void deduct_hugetlb(struct host_view *view, struct page_class page_class, uint64_t bytes)
+{
+	for (unsigned int i = 0; i < view->n_hugetlb; i++) {
+		struct hugetlb_view *hugetlb = &view->hugetlb[i];
+
+		if (hugetlb->page_bytes != page_class.page.bytes)
+			continue;
+		deduct(&hugetlb->free_pages, bytes / hugetlb->page_bytes);
+		deduct(&hugetlb->node[page_class.node].free_pages, bytes / hugetlb->page_bytes);
+	}
+}
+
+/* Takes off a view what one filling has yet to take from the host. */
+static void deduct_one(const struct filling *filling, struct host_view *view)
+{
+	struct page_class page_class = filling->round->page_class;
+	struct fill_progress progress;
+	uint64_t bytes;
+
+	fill_job_progress(filling->job, &progress);
+	bytes = progress.total_bytes - progress.done_bytes;
+	if (page_class.page.kind == PAGE_HUGETLB) {
+		/* What is lent already is reserved, and so taken off by the kernel. */
+		if (!filling->is_lent)
+			deduct_hugetlb(view, page_class, bytes);
+		return;
+	}
+	deduct(&view->available_bytes, bytes);
+	deduct(&view->cgroup_headroom_bytes, bytes);
+	deduct(&view->node[page_class.node].available_bytes, bytes);
+	deduct(&view->node[page_class.node].free_bytes, bytes);
+}
+
+void filling_deduct(struct filling_set *set, struct host_view *view)
+{
+	const struct filling *filling;
+
+	TAILQ_FOREACH (filling, &set->list, link)
+		deduct_one(filling, view);
+}
+
 int filling_start(struct page_pool *pages, int node, uint64_t segment_bytes, struct take *take,
 		  struct filling **ret)
 {
@@ -361,7 +398,7 @@ int filling_start(struct page_pool *pages, int node, uint64_t segment_bytes, str
 	}
 	r = submit(filling, fd, take ? FILL_DEMAND : FILL_STOCK);
 	if (r < 0) {
-		drop_segment(pages, filling->segment);
+		pools_drop(pages, filling->segment);
 		free(filling);
 		return r;
 	}
@@ -369,7 +406,9 @@ int filling_start(struct page_pool *pages, int node, uint64_t segment_bytes, str
 	pool_set_claimed(pages->pool, filling->segment, take != NULL);
 	TAILQ_INSERT_TAIL(&daemon->fillings->list, filling, link);
 	daemon->fillings->count++;
+	pages->n_busy++;
 	round_begin(filling->round);
+	deduct_one(filling, daemon->net);
 	if (ret)
 		*ret = filling;
 	return 0;
@@ -437,14 +476,19 @@ bool filling_raise(struct filling_set *set, const struct page_pool *pages, int n
 	return found;
 }
 
+void filling_cancel_all(struct filling_set *set, const struct page_pool *pages)
+{
+	struct filling *filling;
+
+	TAILQ_FOREACH (filling, &set->list, link) {
+		if (filling->pages == pages)
+			fill_job_cancel(filling->job);
+	}
+}
+
 unsigned int filling_count(const struct filling_set *set)
 {
 	return set->count;
-}
-
-struct filling *filling_next(struct filling_set *set, const struct filling *after)
-{
-	return after ? TAILQ_NEXT(after, link) : TAILQ_FIRST(&set->list);
 }
 
 uint64_t filling_retry_ns(struct filling_set *set, struct page_class page_class)
@@ -454,54 +498,20 @@ uint64_t filling_retry_ns(struct filling_set *set, struct page_class page_class)
 	return round ? round->retry_ns : 0;
 }
 
+void filling_failed(struct filling_set *set, struct page_class page_class, int error)
+{
+	struct class_round *round = get_round(set, page_class);
+
+	if (round)
+		note_result(round, error, -1, "making a segment");
+}
+
 void filling_forgive(struct filling_set *set)
 {
 	for (struct class_round *round = set->rounds; round; round = round->next) {
 		round->error = 0;
 		round->retry_ns = 0;
 		round->back_off_ns = 0;
-	}
-}
-
-static void deduct(uint64_t *from, uint64_t amount)
-{
-	if (*from != UNLIMITED)
-		*from -= amount < *from ? amount : *from;
-}
-
-static void deduct_hugetlb(struct host_view *view, struct page_class page_class, uint64_t bytes)
-{
-	for (unsigned int i = 0; i < view->n_hugetlb; i++) {
-		struct hugetlb_view *hugetlb = &view->hugetlb[i];
-
-		if (hugetlb->page_bytes != page_class.page.bytes)
-			continue;
-		deduct(&hugetlb->free_pages, bytes / hugetlb->page_bytes);
-		deduct(&hugetlb->node[page_class.node].free_pages, bytes / hugetlb->page_bytes);
-	}
-}
-
-void filling_deduct(struct filling_set *set, struct host_view *view)
-{
-	struct filling *filling;
-
-	TAILQ_FOREACH (filling, &set->list, link) {
-		struct page_class page_class = filling->round->page_class;
-		struct fill_progress progress;
-		uint64_t bytes;
-
-		fill_job_progress(filling->job, &progress);
-		bytes = progress.total_bytes - progress.done_bytes;
-		if (page_class.page.kind == PAGE_HUGETLB) {
-			/* What is lent already is reserved, and so taken off by the kernel. */
-			if (!filling->is_lent)
-				deduct_hugetlb(view, page_class, bytes);
-			continue;
-		}
-		deduct(&view->available_bytes, bytes);
-		deduct(&view->cgroup_headroom_bytes, bytes);
-		deduct(&view->node[page_class.node].available_bytes, bytes);
-		deduct(&view->node[page_class.node].free_bytes, bytes);
 	}
 }
 
@@ -536,10 +546,16 @@ bool filling_next_progress(struct filling_set *set, unsigned int *cursor,
 	return true;
 }
 
+void filling_plan_none(struct filling_set *set)
+{
+	for (struct class_round *round = set->rounds; round; round = round->next)
+		round->planned_bytes = 0;
+}
+
 void filling_plan(struct filling_set *set, struct page_class page_class, uint64_t planned_bytes)
 {
-	struct class_round *round = get_round(set, page_class);
+	struct class_round *round = planned_bytes ? get_round(set, page_class) : NULL;
 
 	if (round)
-		round->planned_bytes = planned_bytes;
+		round->planned_bytes += planned_bytes;
 }

@@ -46,12 +46,14 @@ struct filling *filling_find(struct filling_set *set, const struct page_pool *pa
 			     uint64_t segment_bytes);
 /* Whether anything is being filled in that page size, on that node or any; raises it above the rest. */
 bool filling_raise(struct filling_set *set, const struct page_pool *pages, int node);
+/* All in a pool that is going away; each still ends by itself. */
+void filling_cancel_all(struct filling_set *set, const struct page_pool *pages);
 unsigned int filling_count(const struct filling_set *set);
-/* Every one, oldest first: start with NULL. */
-struct filling *filling_next(struct filling_set *set, const struct filling *after);
 
 /* Not before this (monotonic): fills of that class failed; 0: at once. */
 uint64_t filling_retry_ns(struct filling_set *set, struct page_class page_class);
+/* A segment of that class could not even be made. */
+void filling_failed(struct filling_set *set, struct page_class page_class, int error);
 /* A reload: failures are forgotten. */
 void filling_forgive(struct filling_set *set);
 
@@ -68,7 +70,8 @@ bool filling_next_progress(struct filling_set *set, unsigned int *cursor,
 			   struct filling_progress *ret);
 /* After the manager has ordered all it wants: rounds with nothing left to do end, each with a line. */
 void filling_settle(struct filling_set *set);
-/* What the manager means to fill later in that class, beyond what is under way. */
+/* What the manager means to fill later in a class, beyond what is under way: none, then some. */
+void filling_plan_none(struct filling_set *set);
 void filling_plan(struct filling_set *set, struct page_class page_class, uint64_t planned_bytes);
 
 #endif

@@ -22,6 +22,7 @@
 #include "daemon/limits.h"
 #include "daemon/log.h"
 #include "daemon/manager.h"
+#include "daemon/pools.h"
 #include "daemon/scan.h"
 #include "daemon/server.h"
 
@@ -134,12 +135,12 @@ static void end_lease(struct page_pool *pages, struct segment *segment)
 	struct give *give, *next;
 	int fd = -1, r;
 
-	r = pool_end_lease(pages->pool, segment, &fd);
+	r = pool_end_lease(pages->pool, segment, pools_free_slowly(bytes) ? &fd : NULL);
 	if (r < 0) {
 		log_warning("%s: a lease cannot be ended: %s", pages->name, strerror(-r));
 		return;
 	}
-	daemon_free_pages(pages, fd, bytes);
+	pools_free_pages(pages->daemon, fd);
 	limits_subtract(&leases->limits, uid, bytes);
 	pages->daemon->counters.gives++;
 	for (give = TAILQ_FIRST(&leases->gives); give; give = next) {

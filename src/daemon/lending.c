@@ -21,6 +21,7 @@
 #include "daemon/leases.h"
 #include "daemon/log.h"
 #include "daemon/manager.h"
+#include "daemon/pools.h"
 #include "daemon/refusal.h"
 #include "daemon/server.h"
 
@@ -151,7 +152,7 @@ static void reply_lent(struct take *take, struct page_pool *pages, struct segmen
 
 	leases_began(pages, segment);
 	take->daemon->counters.takes++;
-	path = daemon_segment_path(pages, segment);
+	path = pools_segment_path(pages, segment);
 	snprintf(id, sizeof(id), "%016lx", (unsigned long)segment->id);
 	reply.take = (struct wire_take_reply){
 		.id = id,
@@ -197,11 +198,14 @@ static enum outcome lend_partial(struct take *take)
 	struct filling *filling = take->filling;
 	int fd;
 
-	if (pool_lend(filling->pages->pool, filling->segment, &lessee, &fd) < 0)
+	/* First: from the reservation on, the headroom does not show these pages. */
+	filling->is_lent = true;
+	if (pool_lend(filling->pages->pool, filling->segment, &lessee, &fd) < 0) {
+		filling->is_lent = false;
 		return WAITING;
+	}
 	take->filling = NULL;
 	filling->take = NULL;
-	filling->is_lent = true;
 	reply_lent(take, filling->pages, filling->segment, fd);
 	return ANSWERED;
 }
@@ -223,12 +227,12 @@ static void cut_done(void *arg, int result)
 	struct take *take = cut->take;
 
 	close_fd(cut->fd);
+	pages->n_busy--;
 	if (result == 0)
 		result = pool_end_cut(pages->pool, cut->segment, cut->bytes);
 	if (result < 0) {
 		log_warning("%s: a segment cannot be cut: %s", pages->name, strerror(-result));
-		if (pool_drop(pages->pool, cut->segment, NULL) < 0)
-			log_warning("%s: nor can it be removed", pages->name);
+		pools_drop(pages, cut->segment);
 	}
 	if (take) {
 		take->cut = NULL;
@@ -259,12 +263,12 @@ static int begin_cut(struct take *take, struct page_pool *pages, struct segment 
 	r = fill_team_submit_chore(pages->daemon->team, cut_run, cut_done, cut);
 	if (r < 0) {
 		close_fd(cut->fd);
-		if (pool_drop(pages->pool, segment, NULL) < 0)
-			log_warning("%s: a segment cannot be removed", pages->name);
+		pools_drop(pages, segment);
 		free(cut);
 		return r;
 	}
 	take->cut = cut;
+	pages->n_busy++;
 	return 0;
 }
 
@@ -361,7 +365,8 @@ static enum outcome place_after_look(struct take *take, struct page_pool *pages,
 	return cannot_place(take, pages, decision);
 }
 
-static enum outcome place(struct take *take)
+/* is_looked: the host has just been looked at, in this cycle. */
+static enum outcome place(struct take *take, bool is_looked)
 {
 	struct daemon *daemon = take->daemon;
 	struct page_pool *pages = daemon_pool(daemon, take->request.page);
@@ -373,14 +378,15 @@ static enum outcome place(struct take *take)
 	r = manager_pool_view(daemon, &pools);
 	if (r >= 0) {
 		policy_place(daemon->net, &pools, &daemon->config->goals, &take->request, &decision);
-		if (decision.placement != PLACE_EXACT)
+		is_looked |= decision.placement == PLACE_EXACT;
+		if (!is_looked)
 			r = manager_look_at(daemon, take->request.page, take->request.node);
 	}
 	if (r < 0) {
 		refuse_error(take, "looking at the host", r);
 		return ANSWERED;
 	}
-	if (decision.placement != PLACE_EXACT)
+	if (!is_looked)
 		policy_place(daemon->net, &pools, &daemon->config->goals, &take->request, &decision);
 	if (!pages && decision.placement != PLACE_REFUSE) {
 		refuse(take, shortage_name(SHORT_NO_CLASS), 0, take->request.segment_bytes, NULL);
@@ -415,9 +421,20 @@ void lending_retry(struct daemon *daemon)
 
 	for (take = TAILQ_FIRST(&daemon->lending->waiting); take; take = next) {
 		next = TAILQ_NEXT(take, link);
-		if (!take->filling && !take->cut && place(take) == ANSWERED)
+		if (!take->filling && !take->cut && place(take, true) == ANSWERED)
 			take_free(take);
 	}
+}
+
+bool lending_is_waiting(const struct lending *lending)
+{
+	const struct take *take;
+
+	TAILQ_FOREACH (take, &lending->waiting, link) {
+		if (!take->filling && !take->cut)
+			return true;
+	}
+	return false;
 }
 
 bool lending_wants(const struct lending *lending, struct page_class page_class)
@@ -540,7 +557,7 @@ static enum outcome begin_take(struct take *take)
 		refuse(take, "deadline", 0, take->request.segment_bytes, NULL);
 		return ANSWERED;
 	}
-	return place(take);
+	return place(take, false);
 }
 
 void lending_take(struct daemon *daemon, struct connection *connection,

@@ -23,6 +23,8 @@ void lending_take(struct daemon *daemon, struct connection *connection,
 void lending_filled(struct take *take, struct page_pool *pages, struct segment *segment, int result);
 /* Tries every request that waits, in the order they came. */
 void lending_retry(struct daemon *daemon);
+/* Whether a request waits for something to come free. */
+bool lending_is_waiting(const struct lending *lending);
 /* Whether a request waits for pages of that class: the stock must not take them. */
 bool lending_wants(const struct lending *lending, struct page_class page_class);
 

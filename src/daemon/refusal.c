@@ -79,7 +79,7 @@ static void fix_class(struct daemon *daemon, const struct refusal *refusal, char
 
 void refusal_fix(struct daemon *daemon, const struct refusal *refusal, char buf[REFUSAL_TEXT_MAX])
 {
-	const char *config = daemon->config_path;
+	const char *config = daemon->options.config_path;
 	char bytes[BYTES_TEXT_MAX];
 
 	buf[0] = '\0';
@@ -114,7 +114,7 @@ struct sending {
 	char page[PAGE_TEXT_MAX];
 	int node;
 	uint64_t have_bytes, need_bytes;
-	char message[REFUSAL_TEXT_MAX];
+	char message[2 * REFUSAL_TEXT_MAX];
 	char fix[REFUSAL_TEXT_MAX];
 };
 

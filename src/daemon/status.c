@@ -13,6 +13,7 @@
 #include "base/io.h"
 #include "daemon/filling.h"
 #include "daemon/manager.h"
+#include "daemon/pools.h"
 #include "daemon/server.h"
 
 #define BATCH_SEGMENTS 64 /* in one reply */
@@ -257,7 +258,7 @@ static void describe_segment(struct listing *listing, unsigned int i, const stru
 	dev_t dev;
 	ino_t ino;
 
-	listing->path[i] = daemon_segment_path(pages, segment);
+	listing->path[i] = pools_segment_path(pages, segment);
 	snprintf(listing->id[i], SEGMENT_ID_TEXT_MAX, "%016lx", (unsigned long)segment->id);
 	listing->segments[i] = (struct wire_segment){
 		.id = listing->id[i],
