@@ -67,11 +67,12 @@ MUST_CHECK int receive_answer(struct prezero *connection, struct channel *channe
 void answer_done(struct answer *answer);
 
 /* Sets the calling thread's error and returns r. json may be NULL. */
-int fail(struct prezero *connection, int r, const char *json, const char *format, ...) PRINTF(4, 5);
+int set_error(struct prezero *connection, int r, const char *json, const char *format, ...)
+	PRINTF(4, 5);
 /* From what the channel said; returns the errno for the caller. */
-int fail_transport(struct prezero *connection, int r);
+int set_channel_error(struct prezero *connection, int r);
 /* From a reply that is an error: says its sentence and returns its errno. */
-int fail_with_reply(struct prezero *connection, const struct wire_call *call,
+int set_reply_error(struct prezero *connection, const struct wire_call *call,
 		    const struct answer *answer);
 /* "qemu (pid 7, uid 0), ...": at most a few. Returns buf. */
 const char *format_holders(const struct wire_holder *holders, size_t n_holders, char *buf,

@@ -52,25 +52,27 @@ struct prezero *prezero_disconnect(struct prezero *connection)
 	return NULL;
 }
 
-int fail_transport(struct prezero *connection, int r)
+int set_channel_error(struct prezero *connection, int r)
 {
 	switch (r) {
 	case -EPIPE:
-		return fail(connection, r, NULL, "the daemon went away during the call; try again");
+		return set_error(connection, r, NULL,
+				 "the daemon went away during the call; try again");
 	case -ETIMEDOUT:
-		return fail(connection, r, NULL, "the daemon does not answer; see: %s",
-			    "systemctl status prezerod");
+		return set_error(connection, r, NULL, "the daemon does not answer; see: %s",
+				 "systemctl status prezerod");
 	case -EPROTO:
-		return fail(connection, r, NULL,
-			    "what answers at %s does not speak io.prezero.Pool",
-			    connection->socket_path);
+		return set_error(connection, r, NULL,
+				 "what answers at %s does not speak io.prezero.Pool",
+				 connection->socket_path);
 	case -ENOENT: /* which from a call means that there is no such lease */
 	case -ECONNREFUSED:
-		return fail(connection, -ECONNREFUSED, NULL, "no daemon at %s; start it with: %s",
-			    connection->socket_path, "systemctl start prezerod");
+		return set_error(connection, -ECONNREFUSED, NULL,
+				 "no daemon at %s; start it with: %s", connection->socket_path,
+				 "systemctl start prezerod");
 	default:
-		return fail(connection, r, NULL, "%s: %s", connection->socket_path,
-			    strerrordesc_np(-r));
+		return set_error(connection, r, NULL, "%s: %s", connection->socket_path,
+				 strerrordesc_np(-r));
 	}
 }
 
@@ -99,7 +101,7 @@ int receive_answer(struct prezero *connection, struct channel *channel, enum wir
 			r = -EPROTO;
 	}
 	if (r < 0)
-		return fail_transport(connection, r);
+		return set_channel_error(connection, r);
 	ret->fd = TAKE_FD(fd);
 	ret->text = TAKE_PTR(text);
 	return 0;
@@ -135,20 +137,20 @@ int connection_call(struct prezero *connection, const struct wire_call *call, in
 
 	r = wire_encode_call(call, &message, &message_bytes);
 	if (r < 0)
-		return fail(connection, r, NULL, "%s: an argument is out of bounds",
-			    wire_method_name(call->method));
+		return set_error(connection, r, NULL, "%s: an argument is out of bounds",
+				 wire_method_name(call->method));
 	if (wait_ms >= 0)
 		wait_ms = wait_ms < WIRE_WAIT_MS_MAX - GRACE_MS ? wait_ms + GRACE_MS : -1;
 
 	pthread_mutex_lock(&connection->lock);
 	r = send_call(connection, message, message_bytes);
 	if (r < 0)
-		r = fail_transport(connection, r);
+		r = set_channel_error(connection, r);
 	else
 		r = receive_answer(connection, &connection->channel, call->method, wait_ms, ret);
 	if (r == 0 && (ret->reply.continues || (ret->fd >= 0 && call->method != WIRE_TAKE))) {
 		answer_done(ret);
-		r = fail_transport(connection, -EPROTO);
+		r = set_channel_error(connection, -EPROTO);
 	}
 	/* Whatever may still come belongs to no other call. */
 	if (r < 0)

@@ -134,7 +134,7 @@ const char *prezero_error_json(struct prezero *connection)
 	return entry && entry->json ? entry->json : "";
 }
 
-int fail(struct prezero *connection, int r, const char *json, const char *format, ...)
+int set_error(struct prezero *connection, int r, const char *json, const char *format, ...)
 {
 	struct error_entry *entry = get_entry(connection);
 	va_list arguments;
@@ -181,15 +181,15 @@ static int refused_errno(const char *reason)
 	return -ENOMEM; /* a kind of memory that is short: pages, floor, ... */
 }
 
-static int fail_refused(struct prezero *connection, const struct answer *answer)
+static int set_refused_error(struct prezero *connection, const struct answer *answer)
 {
 	const struct wire_refused *refused = &answer->reply.refused;
 	char holders[512];
 
 	format_holders(refused->holders, refused->n_holders, holders, sizeof(holders));
-	return fail(connection, refused_errno(refused->reason), answer->text, "%s%s%s%s%s",
-		    refused->message, refused->n_holders ? "; held by " : "", holders,
-		    refused->fix ? "; try: " : "", refused->fix ? refused->fix : "");
+	return set_error(connection, refused_errno(refused->reason), answer->text, "%s%s%s%s%s",
+			 refused->message, refused->n_holders ? "; held by " : "", holders,
+			 refused->fix ? "; try: " : "", refused->fix ? refused->fix : "");
 }
 
 /* The value of a field that the daemon does not accept. */
@@ -214,7 +214,7 @@ static const char *format_value(const struct wire_call *call, const char *field,
 	return buf;
 }
 
-int fail_with_reply(struct prezero *connection, const struct wire_call *call,
+int set_reply_error(struct prezero *connection, const struct wire_call *call,
 		    const struct answer *answer)
 {
 	const struct wire_reply *reply = &answer->reply;
@@ -223,31 +223,33 @@ int fail_with_reply(struct prezero *connection, const struct wire_call *call,
 
 	switch (reply->error) {
 	case WIRE_REFUSED:
-		return fail_refused(connection, answer);
+		return set_refused_error(connection, answer);
 	case WIRE_NO_SUCH_LEASE:
-		return fail(connection, -ENOENT, json,
-			    "there is no lease %s; see them with: prezero list",
-			    reply->no_such_lease.lease);
+		return set_error(connection, -ENOENT, json,
+				 "there is no lease %s; see them with: prezero list",
+				 reply->no_such_lease.lease);
 	case WIRE_NOT_YOURS:
-		return fail(connection, -EPERM, json,
-			    "the lease %s belongs to user %" PRId64 ", who may end it, or root",
-			    reply->not_yours.lease, reply->not_yours.uid);
+		return set_error(connection, -EPERM, json,
+				 "the lease %s belongs to user %" PRId64
+				 ", who may end it, or root",
+				 reply->not_yours.lease, reply->not_yours.uid);
 	case WIRE_NAME_TAKEN:
-		return fail(connection, -EEXIST, json,
-			    "the name %s is taken; choose another or end that lease with: "
-			    "prezero give %s",
-			    reply->name_taken.name, reply->name_taken.name);
+		return set_error(connection, -EEXIST, json,
+				 "the name %s is taken; choose another or end that lease with: "
+				 "prezero give %s",
+				 reply->name_taken.name, reply->name_taken.name);
 	case WIRE_INVALID_PARAMETER:
-		return fail(connection, -EINVAL, json, "the daemon does not accept this %s%s",
-			    reply->invalid_parameter.parameter,
-			    format_value(call, reply->invalid_parameter.parameter, value,
-					 sizeof(value)));
+		return set_error(connection, -EINVAL, json, "the daemon does not accept this %s%s",
+				 reply->invalid_parameter.parameter,
+				 format_value(call, reply->invalid_parameter.parameter, value,
+					      sizeof(value)));
 	case WIRE_UNKNOWN_ERROR:
-		return fail(connection, -EPROTO, json,
-			    "the daemon answers %s, which this version of libprezero does not know",
-			    reply->unknown_error.name);
+		return set_error(
+			connection, -EPROTO, json,
+			"the daemon answers %s, which this version of libprezero does not know",
+			reply->unknown_error.name);
 	default:
-		return fail(connection, -EPROTO, json, "the daemon answers %s to %s",
-			    wire_error_name(reply->error), wire_method_name(call->method));
+		return set_error(connection, -EPROTO, json, "the daemon answers %s to %s",
+				 wire_error_name(reply->error), wire_method_name(call->method));
 	}
 }

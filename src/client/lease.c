@@ -23,26 +23,29 @@ int read_request(struct prezero *connection, const struct prezero_request *reque
 	size_t i;
 
 	if (!request || request_bytes < sizeof(known))
-		return fail(connection, -EINVAL, NULL, "request: %zu bytes are too few for %zu",
-			    request ? request_bytes : 0, sizeof(known));
+		return set_error(connection, -EINVAL, NULL,
+				 "request: %zu bytes are too few for %zu",
+				 request ? request_bytes : 0, sizeof(known));
 	/* Fields of a later version, all of which mean nothing when zero. */
 	for (i = sizeof(known); i < request_bytes; i++) {
 		if (beyond[i])
-			return fail(connection, -EINVAL, NULL,
-				    "request: asks for more than libprezero %s knows",
-				    PREZERO_VERSION);
+			return set_error(connection, -EINVAL, NULL,
+					 "request: asks for more than libprezero %s knows",
+					 PREZERO_VERSION);
 	}
 	memcpy(&known, request, sizeof(known));
 	if (known.bytes == 0 || known.bytes > INT64_MAX)
-		return fail(connection, -EINVAL, NULL,
-			    "bytes: %" PRIu64 " is no length of memory; ask for whole pages",
-			    known.bytes);
+		return set_error(connection, -EINVAL, NULL,
+				 "bytes: %" PRIu64 " is no length of memory; ask for whole pages",
+				 known.bytes);
 	if (known.node < PREZERO_NODE_ANY)
-		return fail(connection, -EINVAL, NULL,
-			    "node: there is no node %d; for any use PREZERO_NODE_ANY", known.node);
+		return set_error(connection, -EINVAL, NULL,
+				 "node: there is no node %d; for any use PREZERO_NODE_ANY",
+				 known.node);
 	if (known.flags & ~PREZERO_TAKE_PARTIAL)
-		return fail(connection, -EINVAL, NULL, "flags: 0x%x is not known to libprezero %s",
-			    known.flags & ~PREZERO_TAKE_PARTIAL, PREZERO_VERSION);
+		return set_error(connection, -EINVAL, NULL,
+				 "flags: 0x%x is not known to libprezero %s",
+				 known.flags & ~PREZERO_TAKE_PARTIAL, PREZERO_VERSION);
 	*ret = known;
 	return 0;
 }
@@ -108,15 +111,15 @@ int prezero_take(struct prezero *connection, const struct prezero_request *reque
 	/* Before there is anything to lose. */
 	lease = calloc(1, sizeof(*lease));
 	if (!lease)
-		return fail(connection, -ENOMEM, NULL, "out of memory");
+		return set_error(connection, -ENOMEM, NULL, "out of memory");
 	r = connection_call(connection, &call, known.wait_ms, &answer);
 	if (r == 0) {
 		fault = NULL;
 		if (answer.reply.error != WIRE_NO_ERROR)
-			r = fail_with_reply(connection, &call, &answer);
+			r = set_reply_error(connection, &call, &answer);
 		else if ((fault = find_fault(answer.fd, &known, &answer.reply.take)))
-			r = fail(connection, -EPROTO, answer.text, "lease %s: %s",
-				 answer.reply.take.id, fault);
+			r = set_error(connection, -EPROTO, answer.text, "lease %s: %s",
+				      answer.reply.take.id, fault);
 		if (r < 0)
 			answer_done(&answer);
 	}
@@ -191,7 +194,8 @@ int prezero_give(struct prezero *connection, const char *lease, int64_t wait_ms)
 	if (!connection)
 		return -EINVAL;
 	if (!lease || !*lease)
-		return fail(connection, -EINVAL, NULL, "give: name the lease by id, name or path");
+		return set_error(connection, -EINVAL, NULL,
+				 "give: name the lease by id, name or path");
 	/* Without a bound of its own the daemon answers at once. */
 	if (wait_ms < 0 || wait_ms > WIRE_WAIT_MS_MAX)
 		wait_ms = WIRE_WAIT_MS_MAX;
@@ -202,14 +206,15 @@ int prezero_give(struct prezero *connection, const char *lease, int64_t wait_ms)
 	if (r < 0)
 		return r;
 	if (answer.reply.error != WIRE_NO_ERROR)
-		r = fail_with_reply(connection, &call, &answer);
+		r = set_reply_error(connection, &call, &answer);
 	else if (!answer.reply.give.completed)
-		r = fail(connection, -EBUSY, answer.text,
-			 "the lease %s is still held by %s; it ends when they close it", lease,
-			 answer.reply.give.n_holders ? format_holders(answer.reply.give.holders,
-								      answer.reply.give.n_holders,
-								      holders, sizeof(holders)) :
-						       "somebody");
+		r = set_error(connection, -EBUSY, answer.text,
+			      "the lease %s is still held by %s; it ends when they close it", lease,
+			      answer.reply.give.n_holders ?
+				      format_holders(answer.reply.give.holders,
+						     answer.reply.give.n_holders, holders,
+						     sizeof(holders)) :
+				      "somebody");
 	answer_done(&answer);
 	return r;
 }

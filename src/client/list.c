@@ -16,7 +16,7 @@ int prezero_status_json(struct prezero *connection, char **ret)
 	if (r < 0)
 		return r;
 	if (answer.reply.error != WIRE_NO_ERROR)
-		r = fail_with_reply(connection, &call, &answer);
+		r = set_reply_error(connection, &call, &answer);
 	else
 		r = wire_format_status(&answer.reply.status, ret);
 	answer_done(&answer);
@@ -39,7 +39,7 @@ static int list_over(struct prezero *connection, struct channel *channel,
 			return r;
 		continues = answer.reply.continues;
 		if (answer.reply.error != WIRE_NO_ERROR) {
-			r = fail_with_reply(connection, call, &answer);
+			r = set_reply_error(connection, call, &answer);
 			answer_done(&answer);
 			return r;
 		}
@@ -70,13 +70,13 @@ int prezero_list_json(struct prezero *connection, const char *state,
 		return -EINVAL;
 	r = wire_encode_call(&call, &message, &message_bytes);
 	if (r < 0)
-		return fail(connection, r, NULL, "list: the state is out of bounds");
+		return set_error(connection, r, NULL, "list: the state is out of bounds");
 	r = channel_open(&channel, connection->socket_path);
 	if (r < 0)
-		return fail_transport(connection, r);
+		return set_channel_error(connection, r);
 	r = channel_send(&channel, message, message_bytes);
 	if (r < 0)
-		r = fail_transport(connection, r);
+		r = set_channel_error(connection, r);
 	else
 		r = list_over(connection, &channel, &call, each, arg);
 	channel_close(&channel);

@@ -84,7 +84,7 @@ static int take_and_append(struct prezero *connection, const struct prezero_requ
 	r = append(map, lease);
 	prezero_lease_free(lease);
 	if (r < 0)
-		return fail(connection, r, NULL, "mapping a segment: %s", strerrordesc_np(-r));
+		return set_error(connection, r, NULL, "mapping a segment: %s", strerrordesc_np(-r));
 	return 0;
 }
 
@@ -169,7 +169,7 @@ static int take_parts(struct prezero *connection, const struct prezero_request *
 	return 0;
 }
 
-/* The whole was refused with r. What is said about a failure is what was said about the whole. */
+/* The whole was refused with r. Where parts cannot be had either, the caller hears about the whole. */
 static int try_parts(struct prezero *connection, const struct prezero_request *whole, int r,
 		     struct prezero_map *map)
 {
@@ -190,7 +190,9 @@ static int try_parts(struct prezero *connection, const struct prezero_request *w
 	if (parts_r == 0)
 		parts_r = take_parts(connection, whole, part_bytes, page_bytes, map);
 	wire_reply_done(&refusal);
-	return parts_r < 0 ? fail(connection, r, json, "%s", text) : 0;
+	if (parts_r == -ENOMEM || parts_r == -ETIMEDOUT)
+		return set_error(connection, r, json, "%s", text);
+	return parts_r;
 }
 
 int prezero_map(struct prezero *connection, const struct prezero_request *request,
@@ -206,19 +208,19 @@ int prezero_map(struct prezero *connection, const struct prezero_request *reques
 	if (r < 0)
 		return r;
 	if (known.name)
-		return fail(connection, -EINVAL, NULL,
-			    "name: a mapping has none, its leases end with it");
+		return set_error(connection, -EINVAL, NULL,
+				 "name: a mapping has none, its leases end with it");
 	map = calloc(1, sizeof(*map));
 	if (!map)
-		return fail(connection, -ENOMEM, NULL, "out of memory");
+		return set_error(connection, -ENOMEM, NULL, "out of memory");
 	map->bytes = known.bytes;
 
 	r = take_and_append(connection, &known, map);
 	if (!map->address && (r == -ENOMEM || (r == -ETIMEDOUT && known.wait_ms == 0)))
 		r = try_parts(connection, &known, r, map);
 	if (r == 0 && madvise(map->address, map->bytes, MADV_POPULATE_WRITE) < 0)
-		r = fail(connection, -errno, NULL, "populating the mapping: %s",
-			 strerrordesc_np(errno));
+		r = set_error(connection, -errno, NULL, "populating the mapping: %s",
+			      strerrordesc_np(errno));
 	if (r < 0) {
 		prezero_unmap(map);
 		return r;

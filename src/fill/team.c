@@ -388,6 +388,7 @@ static void *worker_main(void *arg)
 	struct worker *worker = arg;
 	struct fill_team *team = worker->team;
 
+	pthread_setname_np(pthread_self(), "prezero-fill");
 	lock(team);
 	worker->tid = gettid();
 	team->n_running++;
