@@ -8,6 +8,9 @@
  * been closed by one of several holders, or its last one was stopped between the two steps: it is
  * looked at a few times more, ever later.
  *
+ * The path of a named lease may be opened by anyone who owns it, and such a holder has no lock. So when
+ * a named lease was given and nobody has the lock, a thread looks through /proc before it ends.
+ *
  * Guarantees: a lease ends when nobody holds it, once; only its user or root can give it.
  */
 #include "daemon/leases.h"
@@ -27,10 +30,11 @@
 #include "daemon/server.h"
 
 #define CHECK_AFTER_NS 10000000ULL
-#define CHECKS_MAX 7 /* 10 ms, 40 ms, ... 40 s */
+#define CHECKS_MAX 6 /* 10 ms, 40 ms, ... 40 s */
 #define GROWTH_AGE_NS 1000000000ULL
 
 TAILQ_HEAD(check_list, check);
+TAILQ_HEAD(inquiry_list, inquiry);
 TAILQ_HEAD(give_list, give);
 
 /* A lease that may have ended. */
@@ -39,23 +43,33 @@ struct check {
 	struct page_pool *pages;
 	uint64_t id; /* the segment may be gone by then */
 	unsigned int n_checks;
+	bool is_lasting; /* who holds it may leave without a word: look until it ends */
 	uint64_t due_ns;
 };
 
-/* A Give that waits for the holders to close, or for a scan to name them. */
+/* A lease whose holders a thread is looking for. */
+struct inquiry {
+	TAILQ_ENTRY(inquiry) link;
+	struct page_pool *pages;
+	uint64_t id;
+	struct scan *scan;
+};
+
+/* A Give that is not yet answered. */
 struct give {
 	TAILQ_ENTRY(give) link;
 	struct daemon *daemon;
 	struct connection *connection;
 	struct page_pool *pages;
 	uint64_t id;
+	bool is_patient; /* answered when the lease ends or the timer does, not before */
 	sd_event_source *timer;
-	struct scan *scan;
 };
 
 struct leases {
 	struct daemon *daemon;
 	struct check_list checks;
+	struct inquiry_list inquiries;
 	struct give_list gives;
 	sd_event_source *timer;
 	struct limits limits;
@@ -72,6 +86,7 @@ int leases_new(struct daemon *daemon, struct leases **ret)
 		return -ENOMEM;
 	leases->daemon = daemon;
 	TAILQ_INIT(&leases->checks);
+	TAILQ_INIT(&leases->inquiries);
 	TAILQ_INIT(&leases->gives);
 	r = sd_event_add_time(daemon->event, &leases->timer, CLOCK_MONOTONIC, UINT64_MAX, 1000,
 			      checks_due, leases);
@@ -89,12 +104,19 @@ static void give_free(struct give *give)
 {
 	TAILQ_REMOVE(&give->daemon->leases->gives, give, link);
 	sd_event_source_disable_unref(give->timer);
-	scan_abandon(give->scan);
 	free(give);
+}
+
+static void inquiry_free(struct inquiry *inquiry)
+{
+	TAILQ_REMOVE(&inquiry->pages->daemon->leases->inquiries, inquiry, link);
+	scan_abandon(inquiry->scan);
+	free(inquiry);
 }
 
 struct leases *leases_free(struct leases *leases)
 {
+	struct inquiry *inquiry;
 	struct check *check;
 	struct give *give;
 
@@ -104,6 +126,8 @@ struct leases *leases_free(struct leases *leases)
 		TAILQ_REMOVE(&leases->checks, check, link);
 		free(check);
 	}
+	while ((inquiry = TAILQ_FIRST(&leases->inquiries)))
+		inquiry_free(inquiry);
 	while ((give = TAILQ_FIRST(&leases->gives)))
 		give_free(give);
 	sd_event_source_disable_unref(leases->timer);
@@ -156,16 +180,20 @@ static bool ends_with_holders(const struct segment *segment)
 	return !segment->name || segment->is_given;
 }
 
+static void inquire(struct page_pool *pages, uint64_t id);
+
 /* True: there is nothing more to look at. */
 static bool try_end(struct page_pool *pages, struct segment *segment)
 {
 	if (!segment || !ends_with_holders(segment))
 		return true;
-	if (pool_lease_is_held(pages->pool, segment))
+	if (pool_lease_is_held(pages->pool, segment) != 0)
 		return false;
 	/* Lent while being filled, and given up already: filling_done() comes back here. */
 	if (segment->owner_data)
 		filling_cancel(segment->owner_data);
+	else if (segment->is_given)
+		inquire(pages, segment->id);
 	else
 		end_lease(pages, segment);
 	return true;
@@ -193,14 +221,16 @@ static void arm(struct leases *leases)
 	sd_event_source_set_enabled(leases->timer, SD_EVENT_ONESHOT);
 }
 
-static void add_check(struct page_pool *pages, struct segment *segment)
+static void add_check(struct page_pool *pages, struct segment *segment, bool is_lasting)
 {
 	struct leases *leases = pages->daemon->leases;
 	struct check *check;
 
 	TAILQ_FOREACH (check, &leases->checks, link) {
-		if (check->pages == pages && check->id == segment->id)
+		if (check->pages == pages && check->id == segment->id) {
+			check->is_lasting |= is_lasting;
 			return;
+		}
 	}
 	check = calloc(1, sizeof(*check));
 	if (!check)
@@ -209,6 +239,7 @@ static void add_check(struct page_pool *pages, struct segment *segment)
 		.pages = pages,
 		.id = segment->id,
 		.n_checks = 1,
+		.is_lasting = is_lasting,
 		.due_ns = monotonic_ns() + 4 * CHECK_AFTER_NS,
 	};
 	TAILQ_INSERT_TAIL(&leases->checks, check, link);
@@ -218,7 +249,7 @@ void leases_check(struct page_pool *pages, struct segment *segment)
 {
 	if (try_end(pages, segment))
 		return;
-	add_check(pages, segment);
+	add_check(pages, segment, false);
 	arm(pages->daemon->leases);
 }
 
@@ -230,13 +261,14 @@ static void run_checks(struct leases *leases, uint64_t now_ns)
 		next = TAILQ_NEXT(check, link);
 		if (check->due_ns > now_ns)
 			continue;
+		if (check->n_checks < CHECKS_MAX)
+			check->n_checks++;
+		check->due_ns = now_ns + (CHECK_AFTER_NS << (2 * check->n_checks));
 		if (try_end(check->pages, pool_find_lease(check->pages->pool, check->id)) ||
-		    ++check->n_checks == CHECKS_MAX) {
+		    (check->n_checks == CHECKS_MAX && !check->is_lasting)) {
 			TAILQ_REMOVE(&leases->checks, check, link);
 			free(check);
-			continue;
 		}
-		check->due_ns = now_ns + (CHECK_AFTER_NS << (2 * check->n_checks));
 	}
 }
 
@@ -257,7 +289,7 @@ static int checks_due(sd_event_source *source, uint64_t usec, void *arg)
 		pages->watch_due_ns = 0;
 		while ((segment = pool_next_closed(pages->pool))) {
 			if (!try_end(pages, segment))
-				add_check(pages, segment);
+				add_check(pages, segment, false);
 		}
 		sd_event_source_set_enabled(pages->watch, SD_EVENT_ON);
 	}
@@ -295,6 +327,7 @@ int leases_attach(struct page_pool *pages)
 void leases_detach(struct page_pool *pages)
 {
 	struct leases *leases = pages->daemon->leases;
+	struct inquiry *inquiry, *next_inquiry;
 	struct check *check, *next_check;
 	struct give *give, *next_give;
 
@@ -306,6 +339,11 @@ void leases_detach(struct page_pool *pages)
 			TAILQ_REMOVE(&leases->checks, check, link);
 			free(check);
 		}
+	}
+	for (inquiry = TAILQ_FIRST(&leases->inquiries); inquiry; inquiry = next_inquiry) {
+		next_inquiry = TAILQ_NEXT(inquiry, link);
+		if (inquiry->pages == pages)
+			inquiry_free(inquiry);
 	}
 	for (give = TAILQ_FIRST(&leases->gives); give; give = next_give) {
 		next_give = TAILQ_NEXT(give, link);
@@ -426,34 +464,64 @@ struct segment *leases_find(struct daemon *daemon, const char *text, struct page
 
 static void holders_found(void *arg, const struct holder *holders, unsigned int n_holders)
 {
-	struct give *give = arg;
-	struct segment *segment = pool_find_lease(give->pages->pool, give->id);
+	struct inquiry *inquiry = arg;
+	struct page_pool *pages = inquiry->pages;
+	struct leases *leases = pages->daemon->leases;
+	struct segment *segment = pool_find_lease(pages->pool, inquiry->id);
+	struct give *give, *next;
+	bool is_locked;
 
-	give->scan = NULL;
-	/* They may have closed while the scan ran: then end_lease() has answered. */
-	if (!n_holders && try_end(give->pages, segment))
+	inquiry->scan = NULL;
+	inquiry_free(inquiry);
+	if (!segment)
+		return; /* it ended meanwhile, and its Gives were answered */
+	is_locked = pool_lease_is_held(pages->pool, segment) != 0;
+	if (!n_holders && !is_locked) {
+		end_lease(pages, segment);
 		return;
-	reply_given(give, false, holders, n_holders);
+	}
+	for (give = TAILQ_FIRST(&leases->gives); give; give = next) {
+		next = TAILQ_NEXT(give, link);
+		if (give->pages == pages && give->id == segment->id && !give->is_patient)
+			reply_given(give, false, holders, n_holders);
+	}
+	if (!is_locked) {
+		add_check(pages, segment, true);
+		arm(leases);
+	}
 }
 
-static void name_holders(struct give *give)
+static void inquire(struct page_pool *pages, uint64_t id)
 {
-	struct segment *segment = pool_find_lease(give->pages->pool, give->id);
+	struct leases *leases = pages->daemon->leases;
+	struct segment *segment = pool_find_lease(pages->pool, id);
+	struct inquiry *inquiry;
 	uint64_t allocated;
 	dev_t dev;
 	ino_t ino;
 
-	if (!segment ||
-	    pool_segment_stat(give->pages->pool, segment, &dev, &ino, &allocated) < 0 ||
-	    scan_start(give->daemon, dev, ino, holders_found, give, &give->scan) < 0)
-		reply_given(give, false, NULL, 0);
+	TAILQ_FOREACH (inquiry, &leases->inquiries, link) {
+		if (inquiry->pages == pages && inquiry->id == id)
+			return;
+	}
+	inquiry = calloc(1, sizeof(*inquiry));
+	if (!inquiry)
+		return; /* the next close, or Give, asks again */
+	*inquiry = (struct inquiry){.pages = pages, .id = id};
+	TAILQ_INSERT_TAIL(&leases->inquiries, inquiry, link);
+	if (!segment || pool_segment_stat(pages->pool, segment, &dev, &ino, &allocated) < 0 ||
+	    scan_start(pages->daemon, dev, ino, holders_found, inquiry, &inquiry->scan) < 0)
+		holders_found(inquiry, NULL, 0);
 }
 
 static int give_timed_out(sd_event_source *source, uint64_t usec, void *arg)
 {
+	struct give *give = arg;
+
 	(void)source;
 	(void)usec;
-	name_holders(arg);
+	give->is_patient = false;
+	inquire(give->pages, give->id);
 	return 0;
 }
 
@@ -500,17 +568,18 @@ void leases_give(struct daemon *daemon, struct connection *connection, const str
 	TAILQ_INSERT_TAIL(&daemon->leases->gives, give, link);
 	connection_wait(connection, abandon_give, give);
 
-	if (segment->name && !segment->is_given) {
-		r = pool_unname_lease(pages->pool, segment);
+	if (segment->name) {
+		int r = pool_unname_lease(pages->pool, segment);
+
 		if (r < 0)
 			log_warning("%s: a lease cannot be given: %s", pages->name, strerror(-r));
 	}
-	if (r >= 0 && try_end(pages, segment))
-		return; /* answered by end_lease(), or soon: a fill is being stopped */
-	if (r >= 0 && call->wait_ms.is_set && call->wait_ms.value > 0)
-		r = sd_event_add_time_relative(daemon->event, &give->timer, CLOCK_MONOTONIC,
-					       (uint64_t)call->wait_ms.value * 1000, 1000,
-					       give_timed_out, give);
-	if (!give->timer)
-		name_holders(give);
+	if (call->wait_ms.is_set && call->wait_ms.value > 0)
+		give->is_patient =
+			sd_event_add_time_relative(daemon->event, &give->timer, CLOCK_MONOTONIC,
+						   (uint64_t)call->wait_ms.value * 1000, 1000,
+						   give_timed_out, give) >= 0;
+	/* Answered when it ends. Where somebody holds it: at once with who does, or when time is up. */
+	if (!try_end(pages, segment) && !give->is_patient)
+		inquire(pages, segment->id);
 }

@@ -168,7 +168,8 @@ static void write_message(const struct refusal *refusal, struct sending *sending
 			  "%s of %s@%s: %s: have %s, need %s",
 			  format_bytes(refusal->asked_bytes, asked), sending->page, node,
 			  refusal->detail ? refusal->detail : refusal_words(refusal->reason),
-			  format_bytes(refusal->have_bytes, have), format_bytes(refusal->need_bytes, need));
+			  format_bytes_short(refusal->have_bytes, have),
+			  format_bytes_short(refusal->need_bytes, need));
 	if (*sending->fix && (size_t)length < sizeof(sending->message))
 		snprintf(sending->message + length, sizeof(sending->message) - length, "; fix: %s",
 			 sending->fix);
