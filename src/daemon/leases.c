@@ -8,8 +8,9 @@
  * been closed by one of several holders, or its last one was stopped between the two steps: it is
  * looked at a few times more, ever later.
  *
- * The path of a named lease may be opened by anyone who owns it, and such a holder has no lock. So when
- * a named lease was given and nobody has the lock, a thread looks through /proc before it ends.
+ * The path of a named lease may be opened by anyone who owns it, and such a holder has no lock, and may
+ * leave without an event. So when a named lease was given and nobody has the lock, the kernel is asked
+ * whether it is open at all (where it cannot say, a thread looks through /proc), until it is not.
  *
  * Guarantees: a lease ends when nobody holds it, once; only its user or root can give it.
  */
@@ -180,23 +181,31 @@ static bool ends_with_holders(const struct segment *segment)
 	return !segment->name || segment->is_given;
 }
 
+static void add_check(struct page_pool *pages, struct segment *segment, bool is_lasting);
 static void inquire(struct page_pool *pages, uint64_t id);
 
 /* True: there is nothing more to look at. */
 static bool try_end(struct page_pool *pages, struct segment *segment)
 {
+	int r;
+
 	if (!segment || !ends_with_holders(segment))
 		return true;
 	if (pool_lease_is_held(pages->pool, segment) != 0)
 		return false;
 	/* Lent while being filled, and given up already: filling_done() comes back here. */
-	if (segment->owner_data)
+	if (segment->owner_data) {
 		filling_cancel(segment->owner_data);
-	else if (segment->is_given)
+		return true;
+	}
+	r = segment->is_given ? pool_lease_is_open(pages->pool, segment) : 0;
+	if (r == 0)
+		end_lease(pages, segment);
+	else if (r == -EOPNOTSUPP)
 		inquire(pages, segment->id);
 	else
-		end_lease(pages, segment);
-	return true;
+		add_check(pages, segment, true);
+	return r == 0 || r == -EOPNOTSUPP;
 }
 
 static void arm(struct leases *leases)
@@ -582,4 +591,5 @@ void leases_give(struct daemon *daemon, struct connection *connection, const str
 	/* Answered when it ends. Where somebody holds it: at once with who does, or when time is up. */
 	if (!try_end(pages, segment) && !give->is_patient)
 		inquire(pages, segment->id);
+	arm(daemon->leases);
 }

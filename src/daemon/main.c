@@ -182,6 +182,7 @@ static int run(const struct daemon_options *daemon_options)
 	sigaddset(&signals, SIGHUP);
 	sigprocmask(SIG_BLOCK, &signals, NULL);
 	signal(SIGPIPE, SIG_IGN);
+	signal(SIGIO, SIG_IGN); /* pool_lease_is_open() */
 
 	r = daemon_start(&daemon, daemon_options);
 	if (r >= 0)
