@@ -557,7 +557,6 @@ void leases_give(struct daemon *daemon, struct connection *connection, const str
 	struct segment *segment = leases_find(daemon, call->lease, &pages);
 	uid_t uid = connection_uid(connection);
 	struct give *give;
-	int r = 0;
 
 	if (!segment) {
 		reply_lease_error(connection, WIRE_NO_SUCH_LEASE, call->lease, 0);

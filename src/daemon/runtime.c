@@ -56,7 +56,7 @@ int runtime_open(const char *path, struct runtime *ret, pid_t *ret_pid)
 	AUTO_FREE char *real_path = NULL;
 	AUTO_FD dir_fd = -1;
 	struct stat st;
-	int lock_fd, r;
+	int lock_fd = -1, r;
 
 	/* 0755 whatever the umask: consumers go through it to their segments. */
 	if (mkdir(path, 0755) == 0) {
