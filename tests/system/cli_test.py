@@ -30,8 +30,8 @@ class CliTest(unittest.TestCase):
                             "TERM": "xterm"}
 
     def start(self, *arguments, **options):
-        options = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE,
-                   "text": True, "env": self.environment, **options}
+        options = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE,
+                   "stderr": subprocess.PIPE, "text": True, "env": self.environment, **options}
         process = subprocess.Popen([PREZERO, *arguments], **options)
         self.addCleanup(self._end, process)
         return process
