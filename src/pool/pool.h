@@ -98,6 +98,9 @@ struct segment *pool_find_lease_by_name(struct pool *pool, const char *name);
  * so ask again later. A consumer that opened the path of a named lease has no lock: who ends such a
  * lease looks for holders in /proc. */
 MUST_CHECK int pool_lease_is_held(struct pool *pool, struct segment *segment);
+/* Whether anybody has the file open or mapped, be it without the lock. -EOPNOTSUPP: the kernel cannot say
+ * (hugetlbfs from 7.2 on), /proc can. */
+MUST_CHECK int pool_lease_is_open(struct pool *pool, struct segment *segment);
 /* Drops the name, on disk too: the lease now ends with its last holder. */
 MUST_CHECK int pool_unname_lease(struct pool *pool, struct segment *segment);
 /* Unlinks and forgets; *ret_fd as in pool_drop(). */
@@ -132,7 +135,8 @@ struct pool_usage {
 void pool_usage(const struct pool *pool, int node, struct pool_usage *ret);
 /* Pages that are used in the mount but belong to no segment: pinned by somebody after their lease
  * ended, grown by a lessee, or being freed. 0 where the directory is not a mount of its own with a
- * size. */
+ * size. (Kernels since 6.15 forget to give a huge page back to the quota of its mount when a fault found
+ * none free: after a fill that ended with -ENOMEM this may be a page too high until the mount goes.) */
 MUST_CHECK int pool_pinned_bytes(const struct pool *pool, uint64_t *ret);
 
 #endif
