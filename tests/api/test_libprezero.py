@@ -55,7 +55,7 @@ class Installed:
 
 def example():
     """The C program in the manual page: the last block of literal text (scdoc wants \\ doubled)."""
-    return PAGE.read_text().split("\n```\n")[-2].replace("\\\\", "\\")
+    return PAGE.read_text().split("\n```\n")[-2].replace("\\\\", "\\") + "\n"
 
 
 def declared():
