@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "bench/bench.h"
 #include "cli/cli.h"
 
 static const struct command commands[] = {
@@ -16,6 +17,7 @@ static const struct command commands[] = {
 	{"give", "Give a lease back", cmd_give},
 	{"list", "List segments, one a line", cmd_list},
 	{"run", "Run a command on memory that is returned when it ends", cmd_run},
+	{"bench", "Measure what the pool saves on this machine", bench_main},
 };
 
 const char *argp_program_version = "prezero " PREZERO_VERSION;
