@@ -70,7 +70,7 @@ int run_take_and_map(struct bench *bench, struct trial *trial, double *ret_s)
 		return trial_fail(trial, r, "%s", prezero_error(connection));
 	*ret_s = now_s() - started_s;
 	touch(prezero_map_address(map), work->bytes, work->page.bytes);
-	series_add(&work->touched->series, now_s() - started_s);
+	trial->also->on_the_way_s = now_s() - started_s;
 	prezero_unmap(map);
 	return 0;
 }
