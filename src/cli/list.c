@@ -142,5 +142,6 @@ int cmd_list(int argc, char **argv)
 		puts(list.n_printed ? "\n]" : "[]");
 	if (ferror(stdout) || !r)
 		return session_flush(&session);
+	session.json &= !list.n_printed; /* one value is out already */
 	return session_fail(&session, r, "list");
 }

@@ -30,10 +30,11 @@ def page_class(page, node, **members):
 
 def status(**members):
     """A whole reply of Status."""
-    return {"version": "9.9", "pid": 4711, "uptime_ms": 3 * 86400 * 1000 + 7200 * 1000, "threads": 8,
-            "floor_bytes": 2 << 30, "available_bytes": 12 << 30, "total_bytes": 24 << 30, "takes": 5,
-            "gives": 4, "refusals": 1, "filled_bytes": 64 << 30, "classes": [page_class("2M", 0)],
-            "stocks": [], "fills": [], "pinned": [], **members}
+    return {"version": "9.9", "pid": 4711, "uptime_ms": 3 * 86400 * 1000 + 7200 * 1000,
+            "threads": 8, "floor_bytes": 2 << 30, "available_bytes": 12 << 30,
+            "total_bytes": 24 << 30, "takes": 5, "gives": 4, "refusals": 1,
+            "filled_bytes": 64 << 30, "classes": [page_class("2M", 0)], "stocks": [], "fills": [],
+            "pinned": [], **members}
 
 
 def fill(page="2M", node=0, done=3 << 30, total=8 << 30, **members):
@@ -55,8 +56,8 @@ def refusal(reason, message, **members):
 
 
 class FakeDaemon:
-    """Set `on_take`, `on_give`, `on_status`, `on_list` to change an answer; each gets the parameters and
-    returns those of the reply; on_list a list of segments for each of its replies.
+    """Set `on_take`, `on_give`, `on_status`, `on_list` to change an answer; each gets the
+    parameters and returns those of the reply; on_list a list of segments for each of its replies.
     `raw` (bytes) answers everything with just that; b"" hangs up."""
 
     def __init__(self):
@@ -114,7 +115,8 @@ class FakeDaemon:
         self.leases[name or lease_id] = path
         reply = {"id": lease_id, "path": str(path), "page_bytes": 4096,
                  "page": "thp" if parameters.get("page") == "thp" else "base",
-                 "node": max(parameters.get("node", 0), 0), "bytes": parameters["bytes"], "filling": bool(parameters.get("partial")), "fd": 0}
+                 "node": max(parameters.get("node", 0), 0), "bytes": parameters["bytes"],
+                 "filling": bool(parameters.get("partial")), "fd": 0}
         return reply, fd
 
     def give(self, parameters):

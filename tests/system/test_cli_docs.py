@@ -15,17 +15,21 @@ COMMON = {"--json", "--socket", "--help", "--usage", "--version"}
 NO_SOCKET = {"bench"}  # starts a daemon of its own
 
 
+def find(pattern, text):
+    return re.findall(pattern, text, re.MULTILINE)
+
+
 class Docs(CliTest):
     def setUp(self):
         super().setUp()
         help_text = self.prezero("--help").out
-        self.commands = re.findall(r"^  ([a-z]+)  ", help_text.partition("Commands:")[2], re.MULTILINE)
+        self.commands = find(r"^  ([a-z]+)  ", help_text.partition("Commands:")[2])
         self.manual = MANUAL.read_text(encoding="utf-8")
 
     def help_options(self, *command):
         """The options that the program says it has."""
-        return set(re.findall(r"^ +(?:-., +|-. +)?(--[a-z][a-z-]*)", self.prezero(*command, "--help").out,
-                              re.MULTILINE))
+        help_text = self.prezero(*command, "--help").out
+        return set(find(r"^ +(?:-., +|-. +)?(--[a-z][a-z-]*)", help_text))
 
     def section(self, command):
         """The manual's section of a command."""
@@ -40,19 +44,18 @@ class Docs(CliTest):
         self.assertIn("--memory", self.help_options("run"))
 
     def test_every_command_is_in_the_manual_and_no_other(self):
-        self.assertEqual(re.findall(r"^## prezero ([a-z]+)", self.manual, re.MULTILINE), self.commands)
+        self.assertEqual(find(r"^## prezero ([a-z]+)", self.manual), self.commands)
         synopsis = self.manual.partition("# SYNOPSIS")[2].partition("# DESCRIPTION")[0]
-        self.assertEqual(re.findall(r"^\*prezero\* \*([a-z]+)\*", synopsis, re.MULTILINE), self.commands)
+        self.assertEqual(find(r"^\*prezero\* \*([a-z]+)\*", synopsis), self.commands)
 
     def test_every_option_is_in_the_manual_and_no_other(self):
-        option = re.compile(r"\*(--[a-z][a-z-]*)\*")
+        option = r"\*(--[a-z][a-z-]*)\*"
         common = self.manual.partition("# OPTIONS")[2].partition("\n# ")[0]
-        self.assertEqual(set(re.findall(option, common)), COMMON)
+        self.assertEqual(set(find(option, common)), COMMON)
         for command in self.commands:
             with self.subTest(command=command):
-                heads = [line for line in self.section(command).splitlines() if line.startswith("*--")]
-                self.assertEqual(set(re.findall(option, "\n".join(heads))),
-                                 self.help_options(command) - COMMON)
+                heads = "\n".join(find(r"^\*--.*", self.section(command)))
+                self.assertEqual(set(find(option, heads)), self.help_options(command) - COMMON)
 
     def test_every_exit_status_is_in_the_manual(self):
         header = (ROOT / "src/cli/cli.h").read_text(encoding="utf-8")
@@ -67,7 +70,8 @@ class Docs(CliTest):
         self.assertEqual(set(re.findall(r"_([a-z-]+)_", listed)), codes)
 
     def test_manual_has_no_faults(self):
-        roff = subprocess.run(["scdoc"], input=self.manual, capture_output=True, text=True, check=True)
+        roff = subprocess.run(["scdoc"], input=self.manual, capture_output=True, text=True,
+                              check=True)
         self.assertIn(".TH", roff.stdout)
 
     # The completion.
@@ -76,8 +80,8 @@ class Docs(CliTest):
         """What bash offers for the last word."""
         script = (f'source "{COMPLETION}"; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _prezero; '
                   'printf "%s\\n" "${COMPREPLY[@]}"')
-        done = subprocess.run(["bash", "--norc", "-u", "-c", script, "bash", PREZERO, *words], text=True,
-                              capture_output=True, env=self.environment, check=True)
+        done = subprocess.run(["bash", "--norc", "-u", "-c", script, "bash", PREZERO, *words],
+                              text=True, capture_output=True, env=self.environment, check=True)
         self.assertEqual(done.stderr, "")
         return set(done.stdout.split())
 

@@ -5,13 +5,12 @@
 import os
 import signal
 import socket
-import subprocess
 import threading
 
 from cli_test import (CliTest, FAILED, INPUT, NO_DAEMON, NO_LEASE, NOT_PERMITTED, REFUSED,
                       RUN_FAILED, TIMED_OUT)
 from fake_daemon import Answer, refusal
-from prezero_test import GIB, MIB, PREZERO, main, wait_until
+from prezero_test import GIB, MIB, PREZERO, main, run_as, wait_until
 
 
 class Usage(CliTest):
@@ -37,8 +36,8 @@ class Usage(CliTest):
         self.fails(INPUT, "take", "1G", "2G", says="'2G'")
         self.fails(INPUT, "list", "--state", "gone", says="'gone'")
 
-    BAD_SIZES = ("", "-1", "-2M", "2X", "M", "2MM", " 2M", "2M ", "0x10", "1e9", "+2M", "2,5G", "0.3",
-                 "nan", "inf", "1\n", "٢M")
+    BAD_SIZES = ("", "-1", "-2M", "2X", "M", "2MM", " 2M", "2M ", "0x10", "1e9", "+2M", "2,5G",
+                 "0.3", "nan", "inf", "1\n", "٢M")
     HUGE_SIZES = ("18446744073709551616", "18446744073709551615", "9223372036854775808", "16384P",
                   "9" * 400, "99999999999T")
 
@@ -121,7 +120,8 @@ class Answers(CliTest):
         reply = self.json("take", "4M", "--name", "vm7", "--page", "thp")
         self.assertEqual(reply["path"], str(self.fake.only_lease()))
         self.assertEqual({k: reply[k] for k in ("name", "page", "bytes", "node", "filling")},
-                         {"name": "vm7", "page": "thp", "bytes": 4 * MIB, "node": 0, "filling": False})
+                         {"name": "vm7", "page": "thp", "bytes": 4 * MIB, "node": 0,
+                          "filling": False})
         self.assertEqual(reply["page_bytes"], 4096)
         self.assertRegex(reply["id"], "^[0-9a-f]{16}$")
 
@@ -200,8 +200,10 @@ class NoDaemon(CliTest):
         for command in self.COMMANDS:
             with self.subTest(command=command, path=path):
                 self.fails(status, *command, "--socket", path, says=says)
-                self.assertTrue(self.json(*command, "--socket", path, status=status)["error"]["code"])
-        self.fails(RUN_FAILED, "run", "--memory", "2M", "--socket", path, "--", "echo", "ran", says=says)
+                error = self.json(*command, "--socket", path, status=status)["error"]
+                self.assertTrue(error["code"])
+        self.fails(RUN_FAILED, "run", "--memory", "2M", "--socket", path, "--", "echo", "ran",
+                   says=says)
 
     def test_nothing_there(self):
         self.fail_all(NO_DAEMON, "/nonexistent/socket", ("/nonexistent/socket", "systemctl start"))
@@ -225,8 +227,7 @@ class NoDaemon(CliTest):
         if os.geteuid() != 0:
             self.skipTest("needs root to become another user")
         os.chmod(self.fake.socket_path, 0o600)
-        command = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", PREZERO, "status"]
-        done = subprocess.run(command, env=self.environment, capture_output=True, text=True, check=False)
+        done = run_as(65534, [PREZERO, "status"], env=self.environment)
         self.assertEqual(done.returncode, NOT_PERMITTED, done.stderr)
         self.assertIn("usermod", done.stderr)
 

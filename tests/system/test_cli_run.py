@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""prezero run: the command is run as env(1) would, and its memory lives exactly as long as it does."""
+"""prezero run: the command runs as under env(1), and its memory lives exactly as long."""
 
 import json
 import os
@@ -12,7 +12,7 @@ import threading
 
 from cli_test import RUN_CANNOT, RUN_FAILED, RUN_NOT_FOUND, CliTest, Terminal
 from fake_daemon import MIB, refusal
-from prezero_test import PREZERO, main, wait_until
+from prezero_test import PREZERO, main, run_as, wait_until
 
 UNPRIVILEGED = 65534
 
@@ -32,8 +32,8 @@ class Run(CliTest):
                                    f"/proc/self/fd/{fd}"])
 
     def test_other_braces_stay(self):
-        words = ["{}", "{memory", "memory}", "{Memory}", "{fdset}", "{memoryx}", "{ memory}", "{", "}",
-                 "{{}}", "%s", "{memory1x}", "{fd-1}", "\\{x}", ""]
+        words = ["{}", "{memory", "memory}", "{Memory}", "{fdset}", "{memoryx}", "{ memory}", "{",
+                 "}", "{{}}", "%s", "{memory1x}", "{fd-1}", "\\{x}", ""]
         self.assertEqual(self.run_command("printf", "<%s>", *words).out,
                          "".join(f"<{word}>" for word in words))
         self.assertEqual(self.run_command("printf", "%s", "{{fd}}").out[:1], "{")
@@ -44,7 +44,7 @@ class Run(CliTest):
 
     def test_environment(self):
         self.environment["PREZERO_MEMORY"] = "something old"
-        script = 'echo "$PREZERO_MEMORY"; stat -L -c %n:%s "/proc/self/fd/$PREZERO_FD"; echo "$KEPT"'
+        script = 'echo "$PREZERO_MEMORY"; stat -L -c %n:%s /proc/self/fd/$PREZERO_FD; echo $KEPT'
         out = self.run_command("sh", "-c", script,
                                env={**self.environment, "KEPT": "yes"}).out.splitlines()
         self.assertEqual(out[0], str(self.fake.only_lease()))
@@ -52,8 +52,8 @@ class Run(CliTest):
         self.assertEqual(out[2], "yes")
 
     def test_several(self):
-        options = ("--page", "thp", "--memory", "2M", "--memory", "4M", "--page", "1G", "--node", "1",
-                   "--memory", "6M", "--node", "any", "--partial", "--wait", "3s")
+        options = ("--page", "thp", "--memory", "2M", "--memory", "4M", "--page", "1G",
+                   "--node", "1", "--memory", "6M", "--node", "any", "--partial", "--wait", "3s")
         script = ('echo "$PREZERO_MEMORY $PREZERO_MEMORY_2 $PREZERO_MEMORY_3"; '
                   'stat -L -c %s /proc/self/fd/$PREZERO_FD /proc/self/fd/$PREZERO_FD_2 '
                   '/proc/self/fd/$PREZERO_FD_3; echo "$@"')
@@ -79,7 +79,8 @@ class Run(CliTest):
         self.assertEqual((len(sockets), len(leases)), (0, 1), out)
 
     def test_options_of_the_command_are_its_own(self):
-        out = self.prezero("run", "--memory", "2M", "echo", "--memory", "8G", "--help", "--json").out
+        words = ("--memory", "8G", "--help", "--json")
+        out = self.prezero("run", "--memory", "2M", "echo", *words).out
         self.assertEqual(out, "--memory 8G --help --json\n")
 
     def test_standard_streams(self):
@@ -103,10 +104,11 @@ class Run(CliTest):
     def test_death_by_signal(self):
         """The wait status is the command's own: a shell sees 128+N, as without us."""
         for number in (signal.SIGTERM, signal.SIGKILL, signal.SIGSEGV, signal.SIGABRT):
-            self.run_command("sh", "-c", f"ulimit -c 0; kill -{int(number)} $$", status=-number)
-            script = f'"$0" run --memory 2M -- sh -c "ulimit -c 0; kill -{int(number)} \\$\\$"; echo $?'
-            shell = subprocess.run(["sh", "-c", script, PREZERO], env=self.environment, text=True,
-                                   capture_output=True, check=False)
+            suicide = f"ulimit -c 0; kill -{int(number)} $$"
+            self.run_command("sh", "-c", suicide, status=-number)
+            script = '"$0" run --memory 2M -- sh -c "$1"; echo $?'
+            shell = subprocess.run(["sh", "-c", script, PREZERO, suicide], env=self.environment,
+                                   text=True, capture_output=True, check=False)
             self.assertEqual(shell.stdout.split()[-1], str(128 + number), shell)
 
     def test_not_found_and_not_runnable(self):
@@ -161,12 +163,14 @@ class Run(CliTest):
                                                                                signal.SIG_IGN))
             return re.findall("^Sig(?:Blk|Ign|Cgt):.*", done.stdout, re.MULTILINE)
         show = ["cat", "/proc/self/status"]
-        self.assertEqual(states([PREZERO, "run", "--memory", "2M", "--", *show]), states(["env", *show]))
+        self.assertEqual(states([PREZERO, "run", "--memory", "2M", "--", *show]),
+                         states(["env", *show]))
 
     def test_job_control(self):
         """Ctrl-Z, fg and Ctrl-\\, under a shell that controls jobs."""
         script = ('set -m; ulimit -c 0; "$0" run --memory 2M -- sh -c '
-                  '"echo ready; read line; echo got \\$line; while :; do sleep 0.05; done"; echo "first $?"; fg; echo "second $?"')
+                  '"echo ready; read line; echo got \\$line; while :; do sleep 0.05; done"; '
+                  'echo "first $?"; fg; echo "second $?"')
         terminal = Terminal(["bash", "--norc", "-c", script, PREZERO], self.environment)
         terminal.read_until(b"ready")
         terminal.type(b"\x1a")
@@ -199,7 +203,7 @@ class Run(CliTest):
             self.wait_free()
 
     def test_killed_with_children(self):
-        """What the command started may still use the memory: the lease ends with the last of them."""
+        """What the command started may use the memory too: the lease ends with the last of them."""
         process = self.start("run", "--memory", "2M", "--", "sh", "-c",
                              "sleep 100 >&- 2>&- <&- & echo $!; wait")
         child = int(process.stdout.readline())
@@ -236,7 +240,8 @@ class Run(CliTest):
     def test_memory_is_the_segment(self):
         script = ("import mmap, os\n"
                   "a = mmap.mmap(int(os.environ['PREZERO_FD']), 0)\n"
-                  "with open(os.environ['PREZERO_MEMORY'], 'r+b') as f: b = mmap.mmap(f.fileno(), 0)\n"
+                  "f = open(os.environ['PREZERO_MEMORY'], 'r+b')\n"
+                  "b = mmap.mmap(f.fileno(), 0)\n"
                   "b[4096] = 77\n"
                   "print(len(a), a[4096])\n")
         self.assertEqual(self.run_command(sys.executable, "-c", script).out, f"{4 * MIB} 77\n")
@@ -245,12 +250,12 @@ class Run(CliTest):
         if os.geteuid() != 0:
             self.skipTest("needs root to become another user")
         self.fake.owner = UNPRIVILEGED
-        script = 'id -u; dd if=/dev/zero of="{memory}" bs=4096 count=1 conv=notrunc status=none && ' \
-                 'dd if=/proc/self/fd/{fd} bs=4096 count=1 status=none | wc -c'
-        command = ["setpriv", f"--reuid={UNPRIVILEGED}", f"--regid={UNPRIVILEGED}", "--clear-groups",
-                   "--", PREZERO, "run", "--memory", "2M", "--", "sh", "-c", script]
-        done = subprocess.run(command, env=self.environment, text=True, capture_output=True, check=False)
-        self.assertEqual((done.returncode, done.stdout), (0, f"{UNPRIVILEGED}\n4096\n"), done.stderr)
+        script = ('id -u; dd if=/dev/zero of="{memory}" bs=4096 count=1 conv=notrunc status=none '
+                  '&& dd if=/proc/self/fd/{fd} bs=4096 count=1 status=none | wc -c')
+        done = run_as(UNPRIVILEGED, [PREZERO, "run", "--memory", "2M", "--", "sh", "-c", script],
+                      env=self.environment)
+        self.assertEqual((done.returncode, done.stdout), (0, f"{UNPRIVILEGED}\n4096\n"),
+                         done.stderr)
         self.assertFalse(self.fake.is_held(self.fake.only_lease()))
 
 
