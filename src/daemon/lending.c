@@ -383,7 +383,8 @@ static enum outcome place(struct take *take, bool is_looked)
 	r = manager_pool_view(daemon, &pools);
 	if (r >= 0) {
 		policy_place(daemon->net, &pools, &daemon->config->goals, &take->request, &decision);
-		is_looked |= decision.placement == PLACE_EXACT;
+		/* A page size that the host does not have cannot be looked at. */
+		is_looked |= decision.placement == PLACE_EXACT || !pages;
 		if (!is_looked)
 			r = manager_look_at(daemon, take->request.page, take->request.node);
 	}
