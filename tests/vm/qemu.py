@@ -14,7 +14,7 @@ import subprocess
 import time
 from dataclasses import dataclass, field
 
-from apt import locked
+from packages import locked
 from kernels import CACHE
 
 LOCK = pathlib.Path(os.environ.get("PREZERO_VM_LOCK") or CACHE / "guest.lock")
@@ -27,67 +27,69 @@ KILL_WAIT_S = 20
 
 @dataclass
 class Machine:
-	"""What the guest is given."""
+    """What the guest is given."""
 
-	# A gigabyte of ordinary memory and two 1G pages on node 0, one 1G page on node 1.
-	node_bytes: tuple = (3 << 30, 2 << 30)
-	cpus: int = 2
-	command_line: list = field(default_factory=list)
+    # A gigabyte of ordinary memory and two 1G pages on node 0, one 1G page on node 1.
+    node_bytes: tuple = (3 << 30, 2 << 30)
+    cpus: int = 2
+    command_line: list = field(default_factory=list)
 
-	def arguments(self):
-		sockets = f",sockets={self.cpus},cores=1" if len(self.node_bytes) > 1 else ""
-		words = [QEMU, "-machine", "pc,accel=tcg", "-accel", "tcg,thread=multi", "-cpu", "max",
-			 "-smp", f"{self.cpus}{sockets}", "-m", f"{sum(self.node_bytes) >> 20}M"]
-		for node, size in enumerate(self.node_bytes):
-			cpus = ",".join(f"cpus={cpu}" for cpu in range(self.cpus)
-					if cpu % len(self.node_bytes) == node)
-			words += ["-object", f"memory-backend-ram,id=m{node},size={size}",
-				  "-numa", f"node,nodeid={node},memdev=m{node},{cpus}"]
-		return words + ["-display", "none", "-vga", "none", "-nic", "none", "-monitor", "none",
-				"-no-reboot", "-no-user-config"]
+    def arguments(self):
+        sockets = f",sockets={self.cpus},cores=1" if len(self.node_bytes) > 1 else ""
+        words = [QEMU, "-machine", "pc", "-accel", "tcg,thread=multi", "-cpu", "max",
+                 "-smp", f"{self.cpus}{sockets}", "-m", f"{sum(self.node_bytes) >> 20}M"]
+        for node, size in enumerate(self.node_bytes):
+            cpus = ",".join(f"cpus={cpu}" for cpu in range(self.cpus)
+                            if cpu % len(self.node_bytes) == node)
+            words += ["-object", f"memory-backend-ram,id=m{node},size={size}",
+                      "-numa", f"node,nodeid={node},memdev=m{node},{cpus}"]
+        return words + ["-display", "none", "-vga", "none", "-nic", "none", "-monitor", "none",
+                        "-no-reboot", "-no-user-config"]
 
 
 @dataclass
 class Outcome:
-	"""What came of a boot."""
+    """What came of a boot."""
 
-	channel: str
-	console: str
-	seconds: float
-	timed_out: bool
+    channel: str
+    console: str
+    log: str  # QEMU's own words
+    seconds: float
+    timed_out: bool
 
 
 def boot(machine, vmlinuz, initramfs, folder, limit_s):
-	"""Boot a guest, wait for its end, and return the Outcome; its files are kept in `folder`."""
-	folder = pathlib.Path(folder)
-	words = machine.arguments()
-	words += ["-serial", f"file:{folder / 'console'}", "-serial", f"file:{folder / 'channel'}",
-		  "-kernel", vmlinuz, "-initrd", initramfs,
-		  "-append", " ".join([COMMAND_LINE, *machine.command_line])]
-	words = [str(word) for word in words]
-	(folder / "command").write_text("\n".join(words) + "\n", encoding="utf-8")
-	timed_out = False
-	with locked(LOCK), open(folder / "qemu.log", "wb") as log:
-		start = time.monotonic()
-		with subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=log, stderr=log) as qemu:
-			try:
-				qemu.wait(limit_s)
-			except subprocess.TimeoutExpired:
-				timed_out = True
-			finally:
-				_end(qemu)
-		seconds = time.monotonic() - start
-	return Outcome(_text(folder / "channel"), _text(folder / "console"), seconds, timed_out)
+    """Boot a guest, wait for its end, and return the Outcome; its files are kept in `folder`."""
+    folder = pathlib.Path(folder)
+    words = machine.arguments()
+    words += ["-serial", f"file:{folder / 'console'}", "-serial", f"file:{folder / 'channel'}",
+              "-kernel", vmlinuz, "-initrd", initramfs,
+              "-append", " ".join([COMMAND_LINE, *machine.command_line])]
+    words = [str(word) for word in words]
+    (folder / "command").write_text("\n".join(words) + "\n", encoding="utf-8")
+    timed_out = False
+    with locked(LOCK), open(folder / "qemu.log", "wb") as log:
+        start = time.monotonic()
+        with subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=log, stderr=log) as qemu:
+            try:
+                qemu.wait(limit_s)
+            except subprocess.TimeoutExpired:
+                timed_out = True
+            finally:
+                _end(qemu)
+        seconds = time.monotonic() - start
+    return Outcome(_text(folder / "channel"), _text(folder / "console"),
+                   _text(folder / "qemu.log"), seconds, timed_out)
 
 
 def _end(qemu):
-	if qemu.poll() is None:
-		qemu.terminate()
-		try:
-			qemu.wait(KILL_WAIT_S)
-		except subprocess.TimeoutExpired:
-			qemu.kill()
+    if qemu.poll() is None:
+        qemu.terminate()
+        try:
+            qemu.wait(KILL_WAIT_S)
+        except subprocess.TimeoutExpired:
+            qemu.kill()
 
 
 def _text(path):
-	return path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
+    return path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
