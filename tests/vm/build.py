@@ -29,7 +29,9 @@ def build_modules(kernel, source, variables=()):
         inside = pathlib.Path("/") / pathlib.Path(scratch).relative_to(tools) / "module"
         copy = pathlib.Path(scratch) / "module"
         shutil.copytree(source, copy, ignore=shutil.ignore_patterns("*.o", "*.ko", ".*.cmd"))
-        words = ["chroot", tools, "make", f"-j{os.cpu_count()}", "-C",
+        # objtool reads /proc; a mount namespace of the build's own lets that mount end with it.
+        words = ["unshare", "--mount", "--pid", "--fork", f"--mount-proc={tools / 'proc'}",
+                 "chroot", tools, "make", f"-j{os.cpu_count()}", "-C",
                  f"/usr/src/linux-headers-{kernel.release}", f"M={inside}", *variables, "modules"]
         done = subprocess.run([str(word) for word in words], stdout=subprocess.PIPE,
                               stderr=subprocess.STDOUT, text=True, check=False,

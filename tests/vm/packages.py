@@ -151,11 +151,18 @@ class AptRoot:
             self._apt("apt-get", "install", "-q", "-y", "--download-only", *packages)
             for deb in sorted((self.folder / "cache/archives").glob("*.deb")):
                 if deb.name not in have:
-                    _run(["dpkg", "-x", deb, self.tools])
+                    self._unpack_tool(deb)
                     have.add(deb.name)
                 deb.unlink()
             self._finish_tools()
             done.write_text("\n".join(sorted(have.union(packages))) + "\n", encoding="utf-8")
+
+    def _unpack_tool(self, deb):
+        """As dpkg -x does, but through the links of a merged /usr, where dpkg -x replaces them."""
+        with subprocess.Popen(["dpkg-deb", "--fsys-tarfile", deb], stdout=subprocess.PIPE) as tar:
+            _run(["tar", "-x", "--keep-directory-symlink", "-C", self.tools], stdin=tar.stdout)
+        if tar.returncode:
+            raise PackageError(f"{deb}: damaged; remove it and run again")
 
     def _finish_tools(self):
         """What maintainer scripts would have done, as far as a kernel build needs it."""

@@ -29,8 +29,7 @@ KILL_WAIT_S = 20
 class Machine:
     """What the guest is given."""
 
-    # A gigabyte of ordinary memory and two 1G pages on node 0, one 1G page on node 1.
-    node_bytes: tuple = (3 << 30, 2 << 30)
+    node_bytes: tuple
     cpus: int = 2
     command_line: list = field(default_factory=list)
 

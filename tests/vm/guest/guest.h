@@ -12,14 +12,14 @@
 #include <stdint.h>
 
 #define ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
-#define PRINTF(f, a) __attribute__((format(printf, f, a)))
+#define PRINTF(f, a)  __attribute__((format(printf, f, a)))
 
 /* ---- page sizes and what the kernel says about them (pool.c) ---- */
 
 struct page_size {
-	const char *name;	/* as in 2M@0 */
+	const char *name; /* as in 2M@0 */
 	unsigned int shift;
-	int mmap_flags;		/* MAP_HUGETLB and the size */
+	int mmap_flags; /* MAP_HUGETLB and the size */
 };
 
 extern const struct page_size page_2m, page_1g;
@@ -34,7 +34,7 @@ struct pool_count {
 };
 
 #define NODES_MAX 8
-extern int nodes;		/* NUMA nodes with memory, numbered from 0 */
+extern int nodes; /* NUMA nodes with memory, numbered from 0 */
 
 /* One file of a class; -1 or a negative errno where there is none, or the write was refused. */
 long pool_read(const struct page_size *size, int node, const char *file);
@@ -43,7 +43,7 @@ int pool_write_number(const struct page_size *size, int node, const char *file, 
 int pool_open(const struct page_size *size, int node, const char *file, int flags);
 
 struct pool_count pool_count(const struct page_size *size, int node);
-long pool_free(const struct page_size *size);	/* over all nodes */
+long pool_free(const struct page_size *size); /* over all nodes */
 long pool_total(const struct page_size *size);
 
 /* zeroable_hugepages. zero_pages writes "max" everywhere and requires success. */
@@ -52,7 +52,7 @@ long zeroable(const struct page_size *size, int node);
 long zeroable_all(const struct page_size *size);
 void zero_pages(const struct page_size *size);
 
-int file_write(const char *path, const char *text);	/* 0 or a negative errno */
+int file_write(const char *path, const char *text); /* 0 or a negative errno */
 long file_read_number(const char *path);
 
 /* ---- memory (memory.c) ---- */
@@ -80,7 +80,7 @@ void dirty_pool(const struct page_size *size);
 /* Faults every free page in, checks that all of them are zero, and gives them back dirty. */
 void check_pool_zero(const struct page_size *size, const char *what);
 
-int numa_bind(int node);	/* this process' memory policy; -1: back to the default */
+int numa_bind(int node); /* this process' memory policy; -1: back to the default */
 int page_node(const void *address);
 uint64_t page_frame(const void *address);
 
@@ -92,10 +92,10 @@ void sleep_ms(double ms);
 /* Records a failure and goes on; `require` ends the test. Both return `ok`. */
 bool check_at(bool ok, const char *file, int line, const char *format, ...) PRINTF(4, 5);
 #define check(ok, ...) check_at(ok, __FILE__, __LINE__, __VA_ARGS__)
-#define require(ok, ...)                       \
-	do {                                   \
-		if (!check(ok, __VA_ARGS__))   \
-			test_exit();           \
+#define require(ok, ...)                     \
+	do {                                 \
+		if (!check(ok, __VA_ARGS__)) \
+			test_exit();         \
 	} while (0)
 
 __attribute__((noreturn)) void test_exit(void);
@@ -117,25 +117,25 @@ extern long pool_pages, figure_pages;
 bool module_loaded(const char *name);
 int module_load_file(const char *path, const char *parameters);
 int module_remove(const char *name);
-int module_load(void);		/* the module under test */
+int module_load(void); /* the module under test */
 int module_unload(void);
 
 /* ---- tests ---- */
 
-#define SIZE_2M 1u
-#define SIZE_1G 2u
+#define SIZE_2M	  1u
+#define SIZE_1G	  2u
 #define SIZE_BOTH (SIZE_2M | SIZE_1G)
 
 struct test {
 	const char *name;
 	void (*run)(const struct page_size *size);
 	unsigned int sizes;
-	unsigned int limit_s;		/* before it counts as a hang */
+	unsigned int limit_s; /* before it counts as a hang */
 	int min_nodes;
-	bool no_file;			/* means something without zeroable_hugepages too */
-	bool unloaded;			/* loads and removes the module by itself */
-	bool only_by_name;		/* not part of a full run */
-	int lost_pages;			/* pages that the test takes out of service for good */
+	bool no_file; /* means something without zeroable_hugepages too */
+	bool unloaded; /* loads and removes the module by itself */
+	bool only_by_name; /* not part of a full run */
+	int lost_pages; /* pages that the test takes out of service for good */
 };
 
 struct test_group {

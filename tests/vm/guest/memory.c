@@ -17,7 +17,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define PATTERN 0xd1d1000000000000ULL
+#define PATTERN	       0xd1d1000000000000ULL
 #define WORDS_PER_STEP 8
 
 double now_ms(void)
@@ -55,8 +55,8 @@ void *map_pages(const struct page_size *size, long pages, int flags)
 
 void *map_file(const struct page_size *size, long pages, int fd, int flags)
 {
-	void *address = mmap(NULL, (size_t)pages << size->shift, PROT_READ | PROT_WRITE, flags, fd,
-			     0);
+	void *address =
+		mmap(NULL, (size_t)pages << size->shift, PROT_READ | PROT_WRITE, flags, fd, 0);
 
 	require(address != MAP_FAILED, "mmap of a file of %ld x %s: %s", pages, size->name,
 		strerror(errno));
@@ -206,8 +206,8 @@ uint64_t page_frame(const void *address)
 	int fd = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
 
 	require(fd >= 0, "pagemap: %s", strerror(errno));
-	require(pread(fd, &entry, sizeof(entry), (off_t)((uintptr_t)address / 4096 * sizeof(entry))) ==
-			sizeof(entry),
+	require(pread(fd, &entry, sizeof(entry),
+		      (off_t)((uintptr_t)address / 4096 * sizeof(entry))) == sizeof(entry),
 		"pagemap: %s", strerror(errno));
 	close(fd);
 	return entry & ((1ULL << 55) - 1);

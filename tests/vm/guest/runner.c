@@ -21,21 +21,22 @@
 #include <termios.h>
 #include <unistd.h>
 
-#define CHANNEL "/dev/ttyS1"
-#define PLAN "/plan"
-#define NOTES_MAX 12
-#define NOTE_BYTES 240
-#define FIGURES_MAX 24
-#define PLANNED_MAX 512
-#define LIMIT_2M_S 90
-#define LIMIT_1G_S 240
+#define CHANNEL	     "/dev/ttyS1"
+#define PLAN	     "/plan"
+#define NOTES_MAX    12
+#define NOTE_BYTES   240
+#define FIGURES_MAX  24
+#define PLANNED_MAX  512
+#define LIMIT_2M_S   90
+#define LIMIT_1G_S   240
 #define KILL_WAIT_MS 10000
-#define SETTLE_MS 2000
+#define SETTLE_MS    2000
 #define EXIT_REQUIRE 99
 
 static const struct test_group *const groups[] = {
-	&group_fault,	  &group_file,	   &group_move,	  &group_resize,  &group_memory,  &group_hooks,
-	&group_semantics, &group_pressure, &group_stress, &group_figures, &group_selftest,
+	&group_fault,  &group_file,    &group_move,	 &group_resize,
+	&group_memory, &group_hooks,   &group_semantics, &group_pressure,
+	&group_stress, &group_figures, &group_selftest,
 };
 
 /* Shared by a test's processes. */
@@ -47,7 +48,7 @@ static struct verdict {
 		char name[48];
 		double value;
 	} figures[FIGURES_MAX];
-} *verdict;
+} * verdict;
 
 double stress_s = 10;
 long pool_pages = 64, figure_pages = 64;
@@ -81,8 +82,8 @@ bool check_at(bool ok, const char *file, int line, const char *format, ...)
 
 	if (ok)
 		return true;
-	snprintf(place, sizeof(place), "%s:%d: %s", strrchr(file, '/') ? strrchr(file, '/') + 1 : file,
-		 line, format);
+	snprintf(place, sizeof(place), "%s:%d: %s",
+		 strrchr(file, '/') ? strrchr(file, '/') + 1 : file, line, format);
 	__atomic_store_n(&verdict->failed, 1, __ATOMIC_RELAXED);
 	va_start(arguments, format);
 	add_note(place, arguments);
@@ -192,7 +193,8 @@ static void emit_test(const char *name, const char *ending, double ms, char **lo
 	FILE *out = open_memstream(&body, &body_bytes);
 	int count = verdict->note_count < NOTES_MAX ? verdict->note_count : NOTES_MAX;
 
-	fprintf(out, ",\"test\":\"%s\",\"ending\":\"%s\",\"ms\":%.0f,\"notes\":[", name, ending, ms);
+	fprintf(out, ",\"test\":\"%s\",\"ending\":\"%s\",\"ms\":%.0f,\"notes\":[", name, ending,
+		ms);
 	for (int i = 0; i < count; i++) {
 		fputs(i ? "," : "", out);
 		put_string(out, verdict->notes[i]);
@@ -220,9 +222,22 @@ static void emit_test(const char *name, const char *ending, double ms, char **lo
 #define LOG_LINES_MAX 8
 
 static const char *const log_alarms[] = {
-	"WARNING:", "BUG:", "kernel BUG", "Oops", "general protection", "Bad page", "rcu: INFO",
-	"INFO: task", "list_add corruption", "list_del corruption", "refcount_t:", "possible recursive",
-	"unreferenced object", "sleeping function", "Bad rss-counter", "stuck for",
+	"WARNING:",
+	"BUG:",
+	"kernel BUG",
+	"Oops",
+	"general protection",
+	"Bad page",
+	"rcu: INFO",
+	"INFO: task",
+	"list_add corruption",
+	"list_del corruption",
+	"refcount_t:",
+	"possible recursive",
+	"unreferenced object",
+	"sleeping function",
+	"Bad rss-counter",
+	"stuck for",
 };
 
 /* Takes what the kernel has logged since the last call; keeps the lines that mean trouble. */
@@ -269,7 +284,8 @@ static struct snapshot take_snapshot(void)
 
 		for (int node = 0; node < nodes; node++)
 			now.count[s][node] = pool_count(sizes[s], node);
-		snprintf(path, sizeof(path), "/sys/kernel/mm/hugepages/hugepages-%zukB/resv_hugepages",
+		snprintf(path, sizeof(path),
+			 "/sys/kernel/mm/hugepages/hugepages-%zukB/resv_hugepages",
 			 size_bytes(sizes[s]) >> 10);
 		now.reserved[s] = file_read_number(path);
 	}
@@ -299,8 +315,8 @@ static void check_conserved(const struct test *test, const struct snapshot *befo
 			const struct pool_count *is = &after.count[s][node];
 			long lost = was->nr - is->nr;
 
-			check(lost >= 0 && lost <= test->lost_pages && was->free - is->free == lost &&
-				      was->surplus == is->surplus,
+			check(lost >= 0 && lost <= test->lost_pages &&
+				      was->free - is->free == lost && was->surplus == is->surplus,
 			      "%s@%d not conserved: nr %ld -> %ld, free %ld -> %ld, "
 			      "surplus %ld -> %ld",
 			      sizes[s]->name, node, was->nr, is->nr, was->free, is->free,
@@ -400,6 +416,7 @@ static void run_test(const struct job *job, const char *name, int kmsg)
 	emit_start(name);
 	if (!limit_s)
 		limit_s = job->size == &page_1g ? LIMIT_1G_S : LIMIT_2M_S;
+	limit_s += (unsigned int)stress_s;
 	pid = fork();
 	if (!pid)
 		supervise(job);
@@ -544,8 +561,8 @@ int main(int argc, char **argv)
 		fprintf(stderr, "usage: %s list (anything else happens in a guest)\n", argv[0]);
 		return 2;
 	}
-	verdict = mmap(NULL, sizeof(*verdict), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
-		       0);
+	verdict = mmap(NULL, sizeof(*verdict), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
+		       -1, 0);
 	open_channel();
 	kmsg = open("/dev/kmsg", O_RDONLY | O_NONBLOCK | O_CLOEXEC);
 	count_nodes();
@@ -558,7 +575,8 @@ int main(int argc, char **argv)
 		load_planned_module(kmsg);
 	for (int i = 0; i < planned_count; i++)
 		run_test(&planned[i], planned_names[i], kmsg);
-	snprintf(body, sizeof(body), ",\"taint\":%ld", file_read_number("/proc/sys/kernel/tainted"));
+	snprintf(body, sizeof(body), ",\"taint\":%ld",
+		 file_read_number("/proc/sys/kernel/tainted"));
 	emit("end", body);
 	return 0;
 }

@@ -89,8 +89,9 @@ static void clean_first(const struct page_size *size)
 	check(dirty == all - clean, "zeroable: %ld, expected %ld", dirty, all - clean);
 	address = map_pages(size, clean, MAP_PRIVATE);
 	touch_pages(size, address, clean);
-	check(zeroable(size, node) == dirty, "dirty pages went out before clean ones: %ld left of %ld",
-	      zeroable(size, node), dirty);
+	check(zeroable(size, node) == dirty,
+	      "dirty pages went out before clean ones: %ld left of %ld", zeroable(size, node),
+	      dirty);
 	check_zero(size, address, clean, "clean pages");
 	dirty_pages(size, address, clean);
 	unmap_pages(size, address, clean);

@@ -20,7 +20,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-#define MOUNT_POINT "/mnt"
+#define MOUNT_POINT	    "/mnt"
 #define SHM_HUGE_SHIFT_BITS 26
 
 /* Reads a file's pages back, dirties them, and closes it. */
@@ -72,7 +72,8 @@ static void hugetlbfs_file(const struct page_size *size)
 	int fd;
 
 	snprintf(options, sizeof(options), "pagesize=%s", size->name);
-	require(!mount("prezero", MOUNT_POINT, "hugetlbfs", 0, options), "mount: %s", strerror(errno));
+	require(!mount("prezero", MOUNT_POINT, "hugetlbfs", 0, options), "mount: %s",
+		strerror(errno));
 	zero_pages(size);
 	fd = open(MOUNT_POINT "/file", O_RDWR | O_CREAT | O_CLOEXEC, 0600);
 	check(fd >= 0 && !ftruncate(fd, (off_t)pages << size->shift), "file: %s", strerror(errno));
@@ -198,8 +199,8 @@ static void gup_pin(const struct page_size *size)
 	zero_pages(size);
 	address = map_pages(size, pages, MAP_PRIVATE);
 	for (long page = 0; page < pages; page++)
-		buffers[page] = (struct iovec){address + ((size_t)page << size->shift),
-					       size_bytes(size)};
+		buffers[page] =
+			(struct iovec){address + ((size_t)page << size->shift), size_bytes(size)};
 	require(!syscall(SYS_io_uring_register, ring, IORING_REGISTER_BUFFERS, buffers,
 			 (unsigned int)pages),
 		"registering buffers: %s", strerror(errno));
