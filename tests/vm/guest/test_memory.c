@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * Role: memory that fails or leaves: hardware poison, and memory blocks going offline.
+ * Guarantees: clean pages neither keep a page in service that has failed nor a block from leaving.
+ */
+#include "guest.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#ifndef MADV_HWPOISON
+#define MADV_HWPOISON 100
+#endif
+#ifndef MADV_SOFT_OFFLINE
+#define MADV_SOFT_OFFLINE 101
+#endif
+#define SMALL_PAGE_BYTES 4096
+#define BLOCKS_MAX	 256
+
+static void poison_and_exit(void *argument)
+{
+	const struct page_size *size = argument;
+	char *address = map_pages(size, 1, MAP_PRIVATE);
+
+	touch_pages(size, address, 1);
+	if (madvise(address + SMALL_PAGE_BYTES, SMALL_PAGE_BYTES, MADV_HWPOISON))
+		_exit(1);
+}
+
+static void hwpoison_used(const struct page_size *size)
+{
+	long pages = pool_total(size);
+
+	zero_pages(size);
+	/* Whether the kernel kills the process or waits for its next access is the kernel's matter. */
+	wait_child(start_child(poison_and_exit, (void *)(uintptr_t)size), SIGBUS);
+	zero_pages(size);
+	check_pool_zero(size, "pages beside a poisoned one");
+	note("pages: %ld, were %ld", pool_total(size), pages);
+}
+
+/* Poison strikes a clean page that lies free, and a writer runs just then. */
+static void hwpoison_free(const struct page_size *size)
+{
+	char *address = map_pages(size, 1, MAP_PRIVATE);
+	char physical[32];
+	uint64_t frame;
+
+	touch_pages(size, address, 1);
+	frame = page_frame(address);
+	unmap_pages(size, address, 1);
+	zero_pages(size);
+	snprintf(physical, sizeof(physical), "%#llx", (unsigned long long)frame * SMALL_PAGE_BYTES);
+	require(!file_write("/sys/devices/system/memory/hard_offline_page", physical),
+		"hard_offline_page");
+	zero_pages(size);
+	check_pool_zero(size, "pages beside a poisoned one");
+}
+
+/* The kernel moves the data to another page, a clean one, and retires the first. */
+static void soft_offline(const struct page_size *size)
+{
+	char *address;
+
+	if (pool_free(size) < 2)
+		skip("needs a second page");
+	zero_pages(size);
+	address = map_pages(size, 1, MAP_PRIVATE);
+	dirty_pages(size, address, 1);
+	if (madvise(address, SMALL_PAGE_BYTES, MADV_SOFT_OFFLINE))
+		note("MADV_SOFT_OFFLINE: %s", strerror(errno));
+	check_dirty(size, address, 1, "data moved off a retired page");
+	unmap_pages(size, address, 1);
+	check_pool_zero(size, "after a page was retired");
+}
+
+static int set_block(int block, const char *state)
+{
+	char path[96];
+
+	snprintf(path, sizeof(path), "/sys/devices/system/memory/memory%d/state", block);
+	return file_write(path, state);
+}
+
+static bool block_of_node(int block, int node)
+{
+	char path[96];
+
+	snprintf(path, sizeof(path), "/sys/devices/system/node/node%d/memory%d", node, block);
+	return !access(path, F_OK);
+}
+
+/*
+ * Every block of node 1 that can leave does, with clean free pages in it, and comes back. The
+ * runner's time limit is what catches an offline that never ends.
+ */
+static void memory_offline(const struct page_size *size)
+{
+	long before = pool_count(size, 1).nr;
+	char gone[BLOCKS_MAX] = {0};
+	int left = 0, tried = 0;
+
+	zero_pages(size);
+	for (int block = 0; block < BLOCKS_MAX; block++) {
+		if (!block_of_node(block, 1))
+			continue;
+		tried++;
+		gone[block] = !set_block(block, "offline");
+		left += gone[block];
+	}
+	check(left, "none of node 1's %d blocks went offline", tried);
+	note("%d of %d blocks went offline, %ld of %ld pages stayed", left, tried,
+	     pool_count(size, 1).nr, before);
+	zero_pages(size);
+	check_pool_zero(size, "pages that stayed");
+	for (int block = 0; block < BLOCKS_MAX; block++)
+		if (gone[block])
+			check(!set_block(block, "online_movable") || !set_block(block, "online"),
+			      "block %d does not come back", block);
+	pool_write_number(size, 1, "nr_hugepages", before);
+	check_pool_zero(size, "pages of blocks that came back");
+}
+
+static void write_max_for_ever(void *argument)
+{
+	const struct page_size *size = argument;
+
+	for (;;) {
+		dirty_pool(size);
+		pool_write(size, 1, "zeroable_hugepages", "max");
+	}
+}
+
+static void memory_offline_writer(const struct page_size *size)
+{
+	int writer = start_child(write_max_for_ever, (void *)(uintptr_t)size);
+
+	memory_offline(size);
+	kill(writer, SIGKILL);
+	wait_child(writer, SIGKILL);
+}
+
+static const struct test tests[] = {
+	{.name = "hwpoison_used", .run = hwpoison_used, .sizes = SIZE_2M, .lost_pages = 1},
+	{.name = "hwpoison_free", .run = hwpoison_free, .sizes = SIZE_2M, .lost_pages = 1},
+	{.name = "soft_offline", .run = soft_offline, .sizes = SIZE_2M, .lost_pages = 1},
+	{.name = "memory_offline", .run = memory_offline, .sizes = SIZE_2M, .min_nodes = 2},
+	{.name = "memory_offline_writer",
+	 .run = memory_offline_writer,
+	 .sizes = SIZE_2M,
+	 .min_nodes = 2,
+	 .limit_s = 180},
+};
+
+const struct test_group group_memory = {tests, ARRAY_SIZE(tests)};
