@@ -15,6 +15,8 @@
 #include <linux/sched.h>
 
 #include "compat.h"
+#include "grow.h"
+#include "handout.h"
 #include "hooks.h"
 #include "mark.h"
 #include "prezero.h"
@@ -22,6 +24,16 @@
 
 /* Tasks inside a function of ours that can sleep: what unloading waits for. */
 static atomic_t sleepers = ATOMIC_INIT(0);
+
+void handout_enter(void)
+{
+	atomic_inc(&sleepers);
+}
+
+void handout_leave(void)
+{
+	atomic_dec(&sleepers);
+}
 
 void handout_wait_idle(void)
 {
@@ -51,6 +63,27 @@ static void notrace at_zeroing(unsigned long ip, unsigned long parent_ip, struct
 	}
 }
 
+/* -- pages fresh from the buddy allocator -- */
+
+/*
+ * With init_on_alloc, many distributions' default, the kernel has just zeroed such a page, whatever it
+ * is for, and would do it again at the first fault.
+ */
+bool handout_fresh_is_clean(void)
+{
+	return (want_init_on_alloc(GFP_HIGHUSER) || want_init_on_free()) && zero_may_mark() &&
+	       selftest_passed();
+}
+
+/* The page has no user yet, and is not free yet either, so it can be marked right here. */
+static void fresh_page(struct folio *folio)
+{
+	if (!handout_fresh_is_clean())
+		return;
+	mark_set(folio);
+	class_count(class_of_folio(folio), STAT_FRESH);
+}
+
 /* -- the free list: all of these are called under hugetlb_lock -- */
 
 static void on_enqueue(struct hstate *h, struct folio *folio);
@@ -66,7 +99,7 @@ static void on_enqueue(struct hstate *h, struct folio *folio)
 
 	static_call(kernel_enqueue)(h, folio);
 	if (grow_is_fresh(folio))
-		mark_set(folio);
+		fresh_page(folio);
 	if (mark_test(folio)) {
 		if (zero_may_mark()) {
 			count_enter(class, folio);
@@ -204,7 +237,7 @@ static void turn_begin(struct turn *turn, struct hstate *h)
 	struct huge_size *size = size_of(h);
 	unsigned int held_pages = READ_ONCE(size->held_pages);
 
-	atomic_inc(&sleepers);
+	handout_enter();
 	turn->size = size;
 	turn->keeps_zeroing_out = false;
 	/* All that is free is with us: do not send the kernel to the buddy allocator meanwhile. */
@@ -239,7 +272,7 @@ static void turn_end(struct turn *turn)
 		if (last)
 			wake_up_all(&size->held_wait);
 	}
-	atomic_dec(&sleepers);
+	handout_leave();
 }
 
 static struct folio *on_alloc(struct vm_area_struct *vma, unsigned long address, compat_alloc_flag flag);
@@ -301,20 +334,7 @@ static struct folio *on_alloc_reserve(struct hstate *h, int node, nodemask_t *no
 }
 #endif
 
-/* -- pages fresh from the buddy allocator -- */
-
-/*
- * With init_on_alloc (many distributions' default) the kernel has just zeroed the page, and would do it
- * again at the first fault. It has no user yet, so it can be marked here, before it is free.
- */
-static void fresh_page(struct folio *folio)
-{
-	if (!kernel_zeroes_fresh_pages() || !zero_may_mark() || !selftest_passed())
-		return;
-	mark_set(folio);
-	grow_fresh_page(folio);
-	class_count(class_of_folio(folio), STAT_FRESH);
-}
+/* -- pages fresh from the buddy allocator, which the pool or a consumer gets -- */
 
 static struct folio *on_alloc_surplus(struct hstate *h, gfp_t gfp, int node, nodemask_t *nodes);
 DEFINE_STATIC_CALL_NULL(kernel_alloc_surplus, on_alloc_surplus);
@@ -324,11 +344,11 @@ static struct folio *on_alloc_surplus(struct hstate *h, gfp_t gfp, int node, nod
 {
 	struct folio *folio;
 
-	atomic_inc(&sleepers);
+	handout_enter();
 	folio = static_call(kernel_alloc_surplus)(h, gfp, node, nodes);
 	if (folio)
 		fresh_page(folio);
-	atomic_dec(&sleepers);
+	handout_leave();
 	return folio;
 }
 
@@ -342,11 +362,11 @@ static struct folio *on_alloc_pool(struct hstate *h, nodemask_t *nodes, nodemask
 {
 	struct folio *folio;
 
-	atomic_inc(&sleepers);
+	handout_enter();
 	folio = static_call(kernel_alloc_pool)(h, nodes, no_retry, next_node);
 	if (folio)
 		fresh_page(folio);
-	atomic_dec(&sleepers);
+	handout_leave();
 	return folio;
 }
 
@@ -364,6 +384,7 @@ const struct purpose hook_purposes[NR_PURPOSES] = {
 	[PURPOSE_WAIT_PIN] = { "keep memfd pinning from failing while pages are zeroed", true },
 #endif
 	[PURPOSE_FRESH_POOL] = { "use the kernel's own zeroing when a pool grows", false },
+	[PURPOSE_FRESH_PAGE] = { NULL, false }, /* only some kernels need it, see grow.c */
 	[PURPOSE_FRESH_SURPLUS] = { "use the kernel's own zeroing of surplus pages", false },
 };
 
@@ -411,6 +432,12 @@ struct hook hook_table[] = {
 
 	{ PURPOSE_FRESH_POOL, "alloc_pool_huge_folio", "ppppp",
 	  INSTEAD(on_alloc_pool, kernel_alloc_pool) },
+	{ PURPOSE_FRESH_POOL, "alloc_pool_huge_folio", "ippp", INSTEAD(on_grow, kernel_grow) },
+	{ PURPOSE_FRESH_POOL, "alloc_pool_huge_page", "ippp", INSTEAD(on_grow, kernel_grow) },
+	{ PURPOSE_FRESH_PAGE, "alloc_fresh_hugetlb_folio", "ppiipp",
+	  INSTEAD(on_grow_page, kernel_grow_page) },
+	{ PURPOSE_FRESH_PAGE, "alloc_fresh_huge_page", "ppiipp",
+	  INSTEAD(on_grow_page, kernel_grow_page) },
 	{ PURPOSE_FRESH_SURPLUS, "alloc_surplus_hugetlb_folio", "ppiip",
 	  INSTEAD(on_alloc_surplus, kernel_alloc_surplus) },
 	{ PURPOSE_FRESH_SURPLUS, "alloc_surplus_huge_page", "ppiip",

@@ -18,6 +18,7 @@
 #include <linux/rcupdate.h>
 
 #include "compat.h"
+#include "handout.h"
 #include "hooks.h"
 #include "prezero.h"
 

@@ -56,9 +56,6 @@ extern const struct purpose hook_purposes[NR_PURPOSES];
 extern struct hook hook_table[];
 extern const unsigned int hook_table_entries;
 
-/* handout.c: waits until nobody is inside a function of ours that can sleep. */
-void handout_wait_idle(void);
-
 bool layout_function_matches(const char *symbol, const char *prototype);
 
 #endif

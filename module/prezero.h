@@ -155,15 +155,4 @@ extern struct kernel_symbols kernel;
 int kernel_find(void);
 unsigned long kernel_address(const char *name);
 
-/* Does the kernel zero pages as it allocates or frees them, whatever they are for? */
-static inline bool kernel_zeroes_fresh_pages(void)
-{
-	return want_init_on_alloc(GFP_HIGHUSER) || want_init_on_free();
-}
-
-/* -- compat/grow.c: pools that grow through the free path (up to 6.5) -- */
-
-void grow_fresh_page(struct folio *folio);
-bool grow_is_fresh(struct folio *folio);
-
 #endif

