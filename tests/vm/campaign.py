@@ -84,7 +84,7 @@ def module_content(kernel, module, unsafe=False):
 
 
 def run(kernel, tests, variant=Variant(), module=MODULE, unsafe=False, parameters="", command_line=(),
-        settings=None, limit_s=1800, folder=None):
+        settings=None, limit_s=1800, folder=None, cpu=qemu.FAST_CPU):
     """Boot `kernel`, run `tests` in it, and return the Verdict and the folder of the run's files."""
     kernel.fetch()
     files = {"guest": build_guest().read_bytes()}
@@ -102,7 +102,7 @@ def run(kernel, tests, variant=Variant(), module=MODULE, unsafe=False, parameter
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     archive = initramfs.pack(folder / "initramfs", files)
-    machine = qemu.Machine(NODE_BYTES[variant.nodes], 2,
+    machine = qemu.Machine(NODE_BYTES[variant.nodes], 2, cpu,
                            [*variant.command_line(), *command_line])
     outcome = qemu.boot(machine, kernel.vmlinuz, archive, folder, limit_s + BOOT_S)
     archive.unlink()

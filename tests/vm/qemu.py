@@ -22,6 +22,10 @@ QEMU = "qemu-system-x86_64"
 # panic=-1 reboots at once and -no-reboot makes of that the end. A guest has no clock to trust but
 # TCG's, and no RNG to wait for.
 COMMAND_LINE = "console=ttyS0 panic=-1 loglevel=6 tsc=reliable random.trust_cpu=on"
+# TCG runs the kernel's byte-wise string instructions a byte at a time. Without them the kernel uses
+# the eight-byte ones, and everything that copies or zeroes huge pages takes an eighth of the time.
+FAST_CPU = "max,-erms,-fsrm"
+PLAIN_CPU = "max"
 KILL_WAIT_S = 20
 
 
@@ -31,11 +35,12 @@ class Machine:
 
     node_bytes: tuple
     cpus: int = 2
+    cpu: str = FAST_CPU
     command_line: list = field(default_factory=list)
 
     def arguments(self):
         sockets = f",sockets={self.cpus},cores=1" if len(self.node_bytes) > 1 else ""
-        words = [QEMU, "-machine", "pc", "-accel", "tcg,thread=multi", "-cpu", "max",
+        words = [QEMU, "-machine", "pc", "-accel", "tcg,thread=multi", "-cpu", self.cpu,
                  "-smp", f"{self.cpus}{sockets}", "-m", f"{sum(self.node_bytes) >> 20}M"]
         for node, size in enumerate(self.node_bytes):
             cpus = ",".join(f"cpus={cpu}" for cpu in range(self.cpus)
