@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 # Role: one run of the guest tests, from names to a verdict.
-# Guarantees: a test name that means nothing is refused before anything is booted; what a run
-# leaves (console, channel, command) lies in a folder of its own that the verdict names.
+# Guarantees: a test name that means nothing is refused before anything is booted; one guest runs at
+# a time; what a run leaves (console, channel, command) lies in a folder that the caller is told.
 """Plans, packs, boots and judges a run."""
 
 import fnmatch
+import os
 import pathlib
 import shutil
 import subprocess
@@ -14,8 +15,10 @@ import initramfs
 import qemu
 from build import MODULE, build_guest, build_modules
 from kernels import CACHE
+from packages import locked
 from verdict import judge
 
+LOCK = pathlib.Path(os.environ.get("PREZERO_VM_LOCK") or CACHE / "guest.lock")
 HELPER_MODULE = pathlib.Path(__file__).resolve().parent / "guest" / "kmod"
 UNSAFE = ("PREZERO_UNSAFE_MARK=1",)
 GIB = 1 << 30
@@ -98,12 +101,13 @@ def run(kernel, tests, variant=Variant(), module=MODULE, unsafe=False, parameter
     plan += [f"test={name}" for name in tests]
     files["plan"] = ("\n".join(plan) + "\n").encode()
 
-    folder = pathlib.Path(folder or CACHE / "runs" / kernel.release)
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
-    archive = initramfs.pack(folder / "initramfs", files)
     machine = qemu.Machine(NODE_BYTES[variant.nodes], 2, cpu,
                            [*variant.command_line(), *command_line])
-    outcome = qemu.boot(machine, kernel.vmlinuz, archive, folder, limit_s + BOOT_S)
-    archive.unlink()
+    folder = pathlib.Path(folder or CACHE / "runs" / kernel.release)
+    with locked(LOCK):
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        archive = initramfs.pack(folder / "initramfs", files)
+        outcome = qemu.boot(machine, kernel.vmlinuz, archive, folder, limit_s + BOOT_S)
+        archive.unlink()
     return judge(outcome), folder
