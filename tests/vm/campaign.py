@@ -21,6 +21,8 @@ from verdict import judge
 LOCK = pathlib.Path(os.environ.get("PREZERO_VM_LOCK") or CACHE / "guest.lock")
 HELPER_MODULE = pathlib.Path(__file__).resolve().parent / "guest" / "kmod"
 UNSAFE = ("PREZERO_UNSAFE_MARK=1",)
+NEEDED = {qemu.QEMU: "qemu-system-x86", initramfs.BUSYBOX: "busybox-static", "cc": "gcc",
+          "apt-get": "apt", "dpkg-deb": "dpkg", "unshare": "util-linux", "tar": "tar"}
 GIB = 1 << 30
 # The kernel and its early allocations break the lowest and the highest 1G page of a node, and what
 # nobody touches costs the host nothing.
@@ -42,12 +44,22 @@ class Variant:
     hvo: bool = False
 
     def __str__(self):
-        return f"{self.nodes} nodes, init_on_alloc={self.init_on_alloc}, hvo={'on' if self.hvo else 'off'}"
+        hvo = "on" if self.hvo else "off"
+        return f"{self.nodes} nodes, init_on_alloc={self.init_on_alloc}, hvo={hvo}"
 
     def command_line(self):
         return [f"init_on_alloc={self.init_on_alloc}",
                 f"hugetlb_free_vmemmap={'on' if self.hvo else 'off'}",
                 "hugepagesz=1G", f"hugepages={PAGES_1G[self.nodes]}"]
+
+
+def check_host():
+    """Refuse with the packages to install, or who to be, where a run could not work."""
+    missing = [package for program, package in NEEDED.items() if not shutil.which(program)]
+    if missing:
+        raise PlanError(f"missing packages; run: apt install {' '.join(sorted(set(missing)))}")
+    if os.geteuid():
+        raise PlanError("needs root: the compilers run in a chroot; run it with sudo")
 
 
 def all_tests():
@@ -78,6 +90,8 @@ def module_content(kernel, module, unsafe=False):
     if module is None:
         return None
     module = pathlib.Path(module)
+    if not module.exists():
+        raise PlanError(f"no module in {module}")
     if module.suffix == ".ko":
         return module.read_bytes()
     modules = build_modules(kernel, module, UNSAFE if unsafe else ())
@@ -86,9 +100,10 @@ def module_content(kernel, module, unsafe=False):
     return modules["prezero.ko"]
 
 
-def run(kernel, tests, variant=Variant(), module=MODULE, unsafe=False, parameters="", command_line=(),
-        settings=None, limit_s=1800, folder=None, cpu=qemu.FAST_CPU):
-    """Boot `kernel`, run `tests` in it, and return the Verdict and the folder of the run's files."""
+def run(kernel, tests, variant=Variant(), module=MODULE, unsafe=False, parameters="",
+        command_line=(), settings=None, limit_s=1800, folder=None, cpu=qemu.FAST_CPU):
+    """Boot `kernel`, run `tests` in it; returns the Verdict and the folder of the run's files."""
+    check_host()
     kernel.fetch()
     files = {"guest": build_guest().read_bytes()}
     plan = [f"{name}={value}" for name, value in (settings or {}).items()]
