@@ -64,7 +64,8 @@ def boot(machine, vmlinuz, initramfs, folder, limit_s):
     words += ["-serial", f"file:{folder / 'console'}", "-serial", f"file:{folder / 'channel'}",
               "-kernel", vmlinuz, "-initrd", initramfs,
               "-append", " ".join([COMMAND_LINE, *machine.command_line])]
-    words = [str(word) for word in words]
+    # Whatever ends us, a guest does not outlive us.
+    words = ["setpriv", "--pdeathsig", "KILL", *map(str, words)]
     (folder / "command").write_text("\n".join(words) + "\n", encoding="utf-8")
     timed_out = False
     with open(folder / "qemu.log", "wb") as log:
