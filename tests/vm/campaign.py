@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 # Role: one run of the guest tests, from names to a verdict.
-# Guarantees: a test name that means nothing is refused before anything is booted; what a run
-# leaves (console, channel, command) lies in a folder of its own that the verdict names.
+# Guarantees: a test name that means nothing is refused before anything is booted; one guest runs at
+# a time; what a run leaves (console, channel, command) lies in a folder that the caller is told.
 """Plans, packs, boots and judges a run."""
 
 import fnmatch
+import os
 import pathlib
 import shutil
 import subprocess
@@ -14,10 +15,14 @@ import initramfs
 import qemu
 from build import MODULE, build_guest, build_modules
 from kernels import CACHE
+from packages import locked
 from verdict import judge
 
+LOCK = pathlib.Path(os.environ.get("PREZERO_VM_LOCK") or CACHE / "guest.lock")
 HELPER_MODULE = pathlib.Path(__file__).resolve().parent / "guest" / "kmod"
 UNSAFE = ("PREZERO_UNSAFE_MARK=1",)
+NEEDED = {qemu.QEMU: "qemu-system-x86", initramfs.BUSYBOX: "busybox-static", "cc": "gcc",
+          "apt-get": "apt", "dpkg-deb": "dpkg", "unshare": "util-linux", "tar": "tar"}
 GIB = 1 << 30
 # The kernel and its early allocations break the lowest and the highest 1G page of a node, and what
 # nobody touches costs the host nothing.
@@ -39,12 +44,22 @@ class Variant:
     hvo: bool = False
 
     def __str__(self):
-        return f"{self.nodes} nodes, init_on_alloc={self.init_on_alloc}, hvo={'on' if self.hvo else 'off'}"
+        hvo = "on" if self.hvo else "off"
+        return f"{self.nodes} nodes, init_on_alloc={self.init_on_alloc}, hvo={hvo}"
 
     def command_line(self):
         return [f"init_on_alloc={self.init_on_alloc}",
                 f"hugetlb_free_vmemmap={'on' if self.hvo else 'off'}",
                 "hugepagesz=1G", f"hugepages={PAGES_1G[self.nodes]}"]
+
+
+def check_host():
+    """Refuse with the packages to install, or who to be, where a run could not work."""
+    missing = [package for program, package in NEEDED.items() if not shutil.which(program)]
+    if missing:
+        raise PlanError(f"missing packages; run: apt install {' '.join(sorted(set(missing)))}")
+    if os.geteuid():
+        raise PlanError("needs root: the compilers run in a chroot; run it with sudo")
 
 
 def all_tests():
@@ -75,6 +90,8 @@ def module_content(kernel, module, unsafe=False):
     if module is None:
         return None
     module = pathlib.Path(module)
+    if not module.exists():
+        raise PlanError(f"no module in {module}")
     if module.suffix == ".ko":
         return module.read_bytes()
     modules = build_modules(kernel, module, UNSAFE if unsafe else ())
@@ -83,9 +100,10 @@ def module_content(kernel, module, unsafe=False):
     return modules["prezero.ko"]
 
 
-def run(kernel, tests, variant=Variant(), module=MODULE, unsafe=False, parameters="", command_line=(),
-        settings=None, limit_s=1800, folder=None):
-    """Boot `kernel`, run `tests` in it, and return the Verdict and the folder of the run's files."""
+def run(kernel, tests, variant=Variant(), module=MODULE, unsafe=False, parameters="",
+        command_line=(), settings=None, limit_s=1800, folder=None, cpu=qemu.FAST_CPU):
+    """Boot `kernel`, run `tests` in it; returns the Verdict and the folder of the run's files."""
+    check_host()
     kernel.fetch()
     files = {"guest": build_guest().read_bytes()}
     plan = [f"{name}={value}" for name, value in (settings or {}).items()]
@@ -98,12 +116,13 @@ def run(kernel, tests, variant=Variant(), module=MODULE, unsafe=False, parameter
     plan += [f"test={name}" for name in tests]
     files["plan"] = ("\n".join(plan) + "\n").encode()
 
-    folder = pathlib.Path(folder or CACHE / "runs" / kernel.release)
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
-    archive = initramfs.pack(folder / "initramfs", files)
-    machine = qemu.Machine(NODE_BYTES[variant.nodes], 2,
+    machine = qemu.Machine(NODE_BYTES[variant.nodes], 2, cpu,
                            [*variant.command_line(), *command_line])
-    outcome = qemu.boot(machine, kernel.vmlinuz, archive, folder, limit_s + BOOT_S)
-    archive.unlink()
+    folder = pathlib.Path(folder or CACHE / "runs" / kernel.release)
+    with locked(LOCK):
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        archive = initramfs.pack(folder / "initramfs", files)
+        outcome = qemu.boot(machine, kernel.vmlinuz, archive, folder, limit_s + BOOT_S)
+        archive.unlink()
     return judge(outcome), folder

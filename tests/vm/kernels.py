@@ -25,7 +25,8 @@ CHECKED = ("6.1", "6.12", "newest-1", "newest")
 
 IMAGE = re.compile(r"linux-image-((\d+\.\d+)\.\d+(?:-\d+|\+deb\d+)-amd64)$")
 # Packages that Debian calls essential are nobody's dependency, so the build's have to be named.
-BUILD_TOOLS = ("make", "binutils", "dash", "coreutils", "sed", "grep", "mawk", "findutils", "diffutils")
+BUILD_TOOLS = ("make", "binutils", "dash", "coreutils", "sed", "grep", "mawk", "findutils",
+               "diffutils")
 
 
 @dataclass(frozen=True)

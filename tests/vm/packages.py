@@ -31,7 +31,8 @@ def _run(command, **kwargs):
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                           check=False, **kwargs)
     if done.returncode:
-        raise PackageError(f"{' '.join(map(str, command))}: exit {done.returncode}\n{done.stdout[-2000:]}")
+        words = " ".join(map(str, command))
+        raise PackageError(f"{words}: exit {done.returncode}\n{done.stdout[-2000:]}")
     return done.stdout
 
 

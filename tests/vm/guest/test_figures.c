@@ -268,6 +268,32 @@ static void preempt_latency(const struct page_size *size)
 	figure_of("preempt_ms_max", size, quantile(&late, 1));
 }
 
+static double time_reads(const struct page_size *size)
+{
+	struct samples reads = {0};
+
+	while (reads.count < 200) {
+		double start_ms = now_ms();
+
+		zeroable(size, 0);
+		add(&reads, (now_ms() - start_ms) * 1e3);
+	}
+	return median(&reads);
+}
+
+/* Reading the file has to cost the same however many free pages there are. */
+static void read_cost(const struct page_size *size)
+{
+	long few = pool_count(size, 0).nr, many = few * 16;
+
+	figure("read_us_few", time_reads(size));
+	pool_write_number(size, 0, "nr_hugepages", many);
+	require(pool_count(size, 0).nr == many, "only %ld of %ld pages", pool_count(size, 0).nr,
+		many);
+	figure("read_us_16_times_as_many", time_reads(size));
+	pool_write_number(size, 0, "nr_hugepages", few);
+}
+
 #define FIGURE .only_by_name = true, .limit_s = 1500
 
 static const struct test tests[] = {
@@ -280,6 +306,7 @@ static const struct test tests[] = {
 	{.name = "hook_cost", .run = hook_cost, .sizes = SIZE_2M, .unloaded = true, FIGURE},
 	{.name = "two_writers", .run = two_writers, .sizes = SIZE_2M, FIGURE},
 	{.name = "stop_time", .run = stop_time, .sizes = SIZE_BOTH, FIGURE},
+	{.name = "read_cost", .run = read_cost, .sizes = SIZE_2M, FIGURE},
 	{.name = "preempt_latency", .run = preempt_latency, .sizes = SIZE_BOTH, FIGURE},
 };
 

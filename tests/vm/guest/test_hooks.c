@@ -198,7 +198,7 @@ static void reload_often(const struct page_size *size)
 	require(!module_unload(), "unloading");
 	for (size_t i = 0; i < ARRAY_SIZE(traces); i++)
 		first[i] = slurp(traces[i]);
-	for (int round = 0; round < 20; round++) {
+	for (int round = 0; round < 10; round++) {
 		require(!module_load(), "loading, round %d", round);
 		if (round % 2)
 			zero_pages(size);

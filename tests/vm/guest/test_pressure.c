@@ -59,7 +59,7 @@ static void stop_writers(void)
 
 static int rounds_of(const struct page_size *size)
 {
-	return size == &page_1g ? 2 : 20;
+	return size == &page_1g ? 2 : 10;
 }
 
 static void note_slowest(double ms)

@@ -189,7 +189,7 @@ static void write_max_for_ever(void *argument)
 static void shrink_while_held(const struct page_size *size)
 {
 	long before[NODES_MAX];
-	int writers[2], rounds = size == &page_1g ? 3 : 30;
+	int writers[2], rounds = size == &page_1g ? 3 : 20;
 
 	for (int node = 0; node < nodes; node++)
 		before[node] = pool_count(size, node).nr;

@@ -200,7 +200,8 @@ static void signal_eintr(const struct page_size *size)
 		if (!zeroable(size, 0))
 			dirty_pool(size);
 	}
-	check(interrupted, "never interrupted in %d tries", tries);
+	/* A 2M page's work may be finished before the signal is looked at. */
+	check(interrupted || size == &page_2m, "never interrupted in %d tries", tries);
 	check(pool_count(size, 0).free == all, "free: %ld of %ld", pool_count(size, 0).free, all);
 	check_pool_zero(size, "after an interrupted page");
 }
