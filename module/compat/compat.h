@@ -66,15 +66,22 @@ static __always_inline void compat_redirect(struct ftrace_regs *fregs, unsigned 
 
 /*
  * Zeroes physically contiguous pages as one run, which lets the processor clear whole lines without
- * reading them. Older kernels clear single pages only; their memset() is `rep stosb` wherever that
- * is fast, which comes to the same.
+ * reading them first. Older kernels clear single pages only, and their memset() may be a loop of plain
+ * stores; so there this is what the newer ones' clear_pages() comes to.
  */
 static inline void compat_clear_pages(void *start, unsigned int nr_pages)
 {
 #ifdef HAVE_CLEAR_PAGES
 	clear_pages(start, nr_pages);
 #else
-	memset(start, 0, nr_pages * PAGE_SIZE);
+	if (static_cpu_has(X86_FEATURE_ERMS)) {
+		unsigned long bytes = nr_pages * PAGE_SIZE;
+
+		asm volatile("rep stosb" : "+c"(bytes), "+D"(start) : "a"(0) : "memory");
+		return;
+	}
+	for (; nr_pages; nr_pages--, start += PAGE_SIZE)
+		clear_page(start);
 #endif
 }
 
