@@ -42,6 +42,13 @@ void count_leave(struct page_class *class, struct folio *folio)
 		class->recount_clean--;
 }
 
+void count_spoil(struct page_class *class, struct folio *folio)
+{
+	count_leave(class, folio);
+	mark_clear(folio);
+	file_dirty_event(class);
+}
+
 void count_suspect(struct page_class *class)
 {
 	WRITE_ONCE(class->suspect, true);
@@ -149,10 +156,8 @@ void count_verify(struct page_class *class)
 
 static void clear_mark(unsigned long pfn, struct folio *folio, void *data)
 {
-	if (folio && mark_test(folio)) {
-		count_leave(class_of_folio(folio), folio);
-		mark_clear(folio);
-	}
+	if (folio && mark_test(folio))
+		count_spoil(class_of_folio(folio), folio);
 }
 
 /* Makes all free pages that overlap the range dirty. The caller keeps new marks from being set. */

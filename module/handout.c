@@ -9,9 +9,9 @@
  *  - the zeroing of a clean page is skipped, once;
  *  - an allocation that found no page because we have them waits and asks again.
  */
-#include <linux/atomic.h>
 #include <linux/delay.h>
 #include <linux/err.h>
+#include <linux/percpu.h>
 #include <linux/sched.h>
 
 #include "compat.h"
@@ -22,23 +22,38 @@
 #include "prezero.h"
 #include "trace.h"
 
-/* Tasks inside a function of ours that can sleep: what unloading waits for. */
-static atomic_t sleepers = ATOMIC_INIT(0);
+/*
+ * Tasks inside a function of ours that can sleep, by the CPU where they entered; a task may leave on
+ * another, so only the sum means something.
+ */
+static DEFINE_PER_CPU(long, sleepers);
 
 void handout_enter(void)
 {
-	atomic_inc(&sleepers);
+	this_cpu_inc(sleepers);
 }
 
 void handout_leave(void)
 {
-	atomic_dec(&sleepers);
+	this_cpu_dec(sleepers);
 }
 
+/*
+ * Nobody enters any more. So the parts of the sum only fall while it is being taken, and it is never
+ * less than the number of tasks inside.
+ */
 void handout_wait_idle(void)
 {
-	while (atomic_read(&sleepers))
+	for (;;) {
+		long inside = 0;
+		int cpu;
+
+		for_each_possible_cpu(cpu)
+			inside += READ_ONCE(*per_cpu_ptr(&sleepers, cpu));
+		if (!inside)
+			return;
 		msleep(1);
+	}
 }
 
 /* -- the zeroing is skipped -- */
@@ -191,7 +206,7 @@ static compat_isolated on_isolate(struct folio *folio, struct list_head *list)
 		spin_lock_irq(kernel.hugetlb_lock);
 		if (PageHuge(&folio->page) && mark_test(folio) && !READ_ONCE(folio->mapping)) {
 			if (folio_flag(folio, HPG_freed))
-				count_leave(class_of_folio(folio), folio);
+				count_spoil(class_of_folio(folio), folio);
 			mark_clear(folio);
 		}
 		spin_unlock_irq(kernel.hugetlb_lock);

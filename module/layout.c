@@ -21,7 +21,7 @@
 #include "prezero.h"
 
 static bool force;
-module_param(force, bool, 0444);
+module_param_unsafe(force, bool, 0444);
 MODULE_PARM_DESC(force, "load even if the kernel's layout is unknown or not the one compiled for");
 
 /* The kernel's own description; NULL if it has none. */

@@ -14,6 +14,14 @@
 #ifndef PREZERO_H
 #define PREZERO_H
 
+/*
+ * Under PREEMPT_RT hugetlb_lock sleeps, and hooks.c's reason why the module can be unloaded fails; on
+ * 32 bits there is no room for the mark.
+ */
+#if !defined(CONFIG_X86_64) || defined(CONFIG_PREEMPT_RT)
+#error "prezero is for x86-64 without PREEMPT_RT"
+#endif
+
 #undef pr_fmt
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
@@ -94,6 +102,7 @@ static inline void class_count(struct page_class *class, enum statistic statisti
 
 void count_enter(struct page_class *class, struct folio *folio);  /* (L) became clean and free */
 void count_leave(struct page_class *class, struct folio *folio);  /* (L) ceased to be so */
+void count_spoil(struct page_class *class, struct folio *folio);  /* (L) is made dirty, free */
 void count_suspect(struct page_class *class);			  /* (L) a counter cannot be right */
 unsigned long count_dirty(struct page_class *class);
 void count_verify(struct page_class *class);

@@ -67,7 +67,8 @@ static struct folio *look(struct page_class *class)
 }
 
 /*
- * Returns a dirty page, or NULL if there is none, or -EAGAIN if an allocation keeps zeroing out.
+ * Returns a dirty page, or NULL if there is none, or -EAGAIN if an allocation keeps zeroing out or a
+ * signal is pending.
  */
 struct folio *take_page(struct page_class *class)
 {
@@ -89,7 +90,7 @@ struct folio *take_page(struct page_class *class)
 			looked_at = 0;
 		}
 		if (signal_pending(current))
-			return NULL;
+			return ERR_PTR(-EAGAIN);
 		cond_resched();
 	}
 }

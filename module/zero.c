@@ -135,9 +135,11 @@ long zero_pages(struct page_class *class, unsigned long limit_pages)
 		u64 taken_ns;
 		bool zeroed;
 
-		if (must_stop())
-			return done_pages ? done_pages : -EINTR;
-
+		if (must_stop()) {
+			if (!done_pages)
+				return -EINTR;
+			break;
+		}
 		folio = take_page(class);
 		if (!folio)
 			break;
