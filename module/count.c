@@ -98,7 +98,8 @@ static unsigned long smallest_size_pages(void)
  * there, or NULL.
  */
 static void walk_range(unsigned long start_pfn, unsigned long end_pfn,
-		       void (*visit)(unsigned long pfn, struct folio *folio, void *data), void *data)
+		       void (*visit)(unsigned long pfn, struct folio *folio, void *data),
+		       void *data)
 {
 	unsigned long step_pages = smallest_size_pages();
 	unsigned long pfn = ALIGN(start_pfn, step_pages);
@@ -167,8 +168,8 @@ void count_clear_marks(unsigned long start_pfn, unsigned long end_pfn)
 
 	/* A page that starts below the range can reach into it. */
 	for (i = 0; i < class_nr_sizes(); i++)
-		start_pfn = min(start_pfn, ALIGN_DOWN(start_pfn,
-						      pages_per_huge_page(&kernel.hstates[i])));
+		start_pfn = min(start_pfn,
+				ALIGN_DOWN(start_pfn, pages_per_huge_page(&kernel.hstates[i])));
 	mutex_lock(&class_mutex);
 	walk_range(start_pfn, end_pfn, clear_mark, NULL);
 	mutex_unlock(&class_mutex);

@@ -59,12 +59,13 @@ static ssize_t zeroable_store(struct kobject *kobj, struct kobj_attribute *attri
 	result = parse_limit(buffer, &limit_pages);
 	if (result)
 		return result;
-	if (!selftest_passed()) {
-		/* No page was free when the module was loaded. */
-		result = limit_pages ? selftest_run() : 0;
-		if (result && result != -EAGAIN)
-			return -EIO;
-	}
+	if (!limit_pages || !count_dirty(file->class))
+		return length;
+
+	/* Where no page was free when the module was loaded, it still has to show that it works. */
+	result = selftest_run();
+	if (result)
+		return result;
 	result = zero_pages(file->class, limit_pages);
 	return result < 0 ? result : length;
 }
@@ -122,13 +123,18 @@ static void set_node(struct zeroable_file *file, struct kernfs_node *node)
 static int file_add(struct zeroable_file *file)
 {
 	struct kernfs_node *directory = find_directory(file->class);
-	struct kobject *kobj;
+	struct kernfs_node *existing;
 	int err;
 
 	if (!directory)
 		return 0; /* a node without memory */
-	kobj = directory->priv;
-	err = sysfs_create_file(kobj, &file->attribute.attr);
+	existing = kernfs_find_and_get(directory, FILE_NAME);
+	if (existing) {
+		kernfs_put(existing);
+		err = -EEXIST;
+	} else {
+		err = sysfs_create_file(directory->priv, &file->attribute.attr);
+	}
 	if (!err)
 		set_node(file, kernfs_find_and_get(directory, FILE_NAME));
 	kernfs_put(directory);

@@ -178,10 +178,12 @@ static void on_remove(struct hstate *h, struct folio *folio, bool adjust_surplus
 }
 
 /* Up to 6.7 it was also told whether the page is to be split. */
-static void on_remove_demote(struct hstate *h, struct folio *folio, bool adjust_surplus, bool demote);
+static void on_remove_demote(struct hstate *h, struct folio *folio, bool adjust_surplus,
+			     bool demote);
 DEFINE_STATIC_CALL_NULL(kernel_remove_demote, on_remove_demote);
 
-static void on_remove_demote(struct hstate *h, struct folio *folio, bool adjust_surplus, bool demote)
+static void on_remove_demote(struct hstate *h, struct folio *folio, bool adjust_surplus,
+			     bool demote)
 {
 	before_remove(h, folio);
 	static_call(kernel_remove_demote)(h, folio, adjust_surplus, demote);
@@ -290,12 +292,14 @@ static void turn_end(struct turn *turn)
 	handout_leave();
 }
 
-static struct folio *on_alloc(struct vm_area_struct *vma, unsigned long address, compat_alloc_flag flag);
+static struct folio *on_alloc(struct vm_area_struct *vma, unsigned long address,
+			      compat_alloc_flag flag);
 DEFINE_STATIC_CALL_NULL(kernel_alloc, on_alloc);
 compat_same_as_kernel(alloc_hugetlb_folio, on_alloc);
 
 /* A page for a mapping or a file: faults, copies on write, fallocate, userfaultfd. */
-static struct folio *on_alloc(struct vm_area_struct *vma, unsigned long address, compat_alloc_flag flag)
+static struct folio *on_alloc(struct vm_area_struct *vma, unsigned long address,
+			      compat_alloc_flag flag)
 {
 	struct folio *folio;
 	struct turn turn;
@@ -323,8 +327,7 @@ static struct folio *on_alloc_nodemask(struct hstate *h, int node, nodemask_t *n
 	turn_begin(&turn, h);
 	folio = static_call(kernel_alloc_nodemask)(h, node, nodes, gfp COMPAT_FALLBACK_ARG);
 	if (!folio && turn_again(&turn))
-		folio = static_call(kernel_alloc_nodemask)(h, node, nodes,
-							   gfp COMPAT_FALLBACK_ARG);
+		folio = static_call(kernel_alloc_nodemask)(h, node, nodes, gfp COMPAT_FALLBACK_ARG);
 	turn_end(&turn);
 	return folio;
 }
@@ -416,7 +419,8 @@ struct hook hook_table[] = {
 
 	{ PURPOSE_DEQUEUE, "dequeue_hugetlb_folio_nodemask", "ppiip",
 	  INSTEAD(on_dequeue, kernel_dequeue) },
-	{ PURPOSE_DEQUEUE, "dequeue_huge_page_nodemask", "ppiip", INSTEAD(on_dequeue, kernel_dequeue) },
+	{ PURPOSE_DEQUEUE, "dequeue_huge_page_nodemask", "ppiip",
+	  INSTEAD(on_dequeue, kernel_dequeue) },
 
 	{ PURPOSE_REMOVE, "remove_hugetlb_folio", "vppi", INSTEAD(on_remove, kernel_remove) },
 	{ PURPOSE_REMOVE, "__remove_hugetlb_folio", "vppii",

@@ -126,7 +126,10 @@ struct known_member {
 	size_t offset_bytes;
 };
 
+/* clang-format off */
 #define MEMBER(structure, member) { #structure, #member, offsetof(struct structure, member) }
+#define FLAG(flag)		  { #flag, flag }
+/* clang-format on */
 
 static const struct known_member known_members[] = {
 	MEMBER(hstate, resize_lock),
@@ -196,14 +199,9 @@ struct known_flag {
 	int value;
 };
 
-#define FLAG(flag) { #flag, flag }
-
 static const struct known_flag known_flags[] = {
-	FLAG(HPG_restore_reserve),
-	FLAG(HPG_migratable),
-	FLAG(HPG_temporary),
-	FLAG(HPG_freed),
-	FLAG(__NR_HPAGEFLAGS),
+	FLAG(HPG_restore_reserve), FLAG(HPG_migratable),  FLAG(HPG_temporary),
+	FLAG(HPG_freed),	   FLAG(__NR_HPAGEFLAGS),
 };
 
 static bool has_flag(const struct btf_type *type, const struct known_flag *known)

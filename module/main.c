@@ -33,7 +33,7 @@ static int __init prezero_init(void)
 		goto undo_hotplug;
 	zero_start();
 	err = selftest_run();
-	if (err && err != -EAGAIN)
+	if (err && err != -EAGAIN) /* without a free page it is put off */
 		goto undo_zero;
 	err = files_add();
 	if (err)

@@ -61,7 +61,7 @@ struct page_class {
 	int node;
 	unsigned int held_pages;      /* (L) taken by writers */
 	unsigned long clean_pages;    /* (L) marked pages on the free list */
-	unsigned long poisoned_pages; /* (L) free pages with a memory error, as of the last recount */
+	unsigned long poisoned_pages; /* (L) free pages with a memory error, when last recounted */
 
 	/* Counting anew, see count.c. */
 	bool suspect;			/* (L) a counter cannot be right */
@@ -100,10 +100,10 @@ static inline void class_count(struct page_class *class, enum statistic statisti
 
 /* -- count.c: how many free pages are clean, kept as they come and go -- */
 
-void count_enter(struct page_class *class, struct folio *folio);  /* (L) became clean and free */
-void count_leave(struct page_class *class, struct folio *folio);  /* (L) ceased to be so */
-void count_spoil(struct page_class *class, struct folio *folio);  /* (L) is made dirty, free */
-void count_suspect(struct page_class *class);			  /* (L) a counter cannot be right */
+void count_enter(struct page_class *class, struct folio *folio); /* (L) became clean and free */
+void count_leave(struct page_class *class, struct folio *folio); /* (L) ceased to be so */
+void count_spoil(struct page_class *class, struct folio *folio); /* (L) is made dirty, free */
+void count_suspect(struct page_class *class);			 /* (L) a counter cannot be right */
 unsigned long count_dirty(struct page_class *class);
 void count_verify(struct page_class *class);
 void count_clear_marks(unsigned long start_pfn, unsigned long end_pfn);

@@ -34,7 +34,7 @@
 #define TRY_AGAIN 1
 
 static DEFINE_MUTEX(selftest_mutex);
-static bool passed;
+static bool passed, failed;
 
 DEFINE_STATIC_CALL_NULL(kernel_file_setup, hugetlb_file_setup);
 
@@ -206,9 +206,15 @@ static struct hstate *choose_size(void)
 static int run(void)
 {
 	struct trial trial = { .hstate = choose_size() };
+	unsigned long address = kernel_address("hugetlb_file_setup");
 	unsigned int attempt;
 	int err = -EAGAIN;
 
+	if (!address) {
+		pr_err("self-test: this kernel has no hugetlb_file_setup\n");
+		return -EIO;
+	}
+	static_call_update(kernel_file_setup, (typeof(hugetlb_file_setup) *)address);
 	if (!trial.hstate || !current->mm)
 		return -EAGAIN;
 	for (attempt = 0; attempt < ATTEMPTS; attempt++) {
@@ -223,23 +229,26 @@ static int run(void)
 	return err;
 }
 
-/* Returns 0 if it has passed, -EAGAIN if it could not be run, or another error if it failed. */
+/*
+ * Returns 0 if it has passed, -EAGAIN if no page can be had to run it with, or -EIO if it has failed; then
+ * no page is marked, now or later.
+ */
 int selftest_run(void)
 {
 	int err = 0;
 
+	if (selftest_passed())
+		return 0;
 	mutex_lock(&selftest_mutex);
-	if (!passed) {
-		unsigned long address = kernel_address("hugetlb_file_setup");
-
-		if (address) {
-			static_call_update(kernel_file_setup,
-					   (typeof(hugetlb_file_setup) *)address);
-			err = run();
-		} else {
-			err = -ENOENT;
-		}
-		WRITE_ONCE(passed, !err);
+	if (failed)
+		err = -EIO;
+	else if (!passed)
+		err = run();
+	if (!err)
+		WRITE_ONCE(passed, true);
+	if (err == -EIO && !failed) {
+		failed = true;
+		zero_stop();
 	}
 	mutex_unlock(&selftest_mutex);
 	return err;

@@ -10,6 +10,9 @@
 
 #include <linux/tracepoint.h>
 
+/* Tracepoints have a layout of their own. */
+/* clang-format off */
+
 /* A page was taken, zeroed in whole (clean) or not, and given back. */
 TRACE_EVENT(prezero_zero,
 	TP_PROTO(unsigned long pfn, unsigned long page_bytes, int node, bool clean, u64 hold_ns),
@@ -59,6 +62,8 @@ TRACE_EVENT(prezero_wait,
 	),
 	TP_printk("page_bytes=%lu wait_ns=%llu", __entry->page_bytes, __entry->wait_ns)
 );
+
+/* clang-format on */
 
 #endif
 
