@@ -137,6 +137,9 @@ long zeroable_all(const struct page_size *size)
 
 void zero_pages(const struct page_size *size)
 {
+	/* A control run, without the module, shows what the kernel does by itself. */
+	if (!module_path && !has_zeroable(size))
+		return;
 	for (int node = 0; node < nodes; node++) {
 		int result = pool_write(size, node, "zeroable_hugepages", "max");
 

@@ -252,8 +252,10 @@ static int read_alarms(int kmsg, char **lines)
 
 		if (length < 0 && errno == EPIPE)
 			continue;
-		if (length <= 0)
+		if (length <= 0) {
+			check(errno == EAGAIN, "the kernel's log: %s", strerror(errno));
 			return count;
+		}
 		record[length] = '\0';
 		text = strchr(record, ';');
 		text = text ? text + 1 : record;

@@ -95,28 +95,32 @@ static bool block_of_node(int block, int node)
 	return !access(path, F_OK);
 }
 
-/* The memory blocks that a 1G page of this node lies in, which is none of the test's business. */
-static void spare_1g_page(int node, bool *spare)
+/* The memory blocks that the node's 1G pages lie in, which are none of the test's business. */
+static void spare_1g_pages(int node, bool *spare)
 {
 	char text[32] = "";
 	FILE *file = fopen("/sys/devices/system/memory/block_size_bytes", "re");
-	uint64_t block_bytes, first;
-	void *address;
+	long pages = pool_count(&page_1g, node).nr;
+	uint64_t block_bytes;
+	char *address;
 
 	require(file && fgets(text, sizeof(text), file), "no memory blocks");
 	fclose(file);
 	block_bytes = strtoull(text, NULL, 16);
-	if (pool_count(&page_1g, node).nr != 1)
+	if (!pages)
 		return;
 	numa_bind(node);
-	address = map_pages(&page_1g, 1, MAP_PRIVATE);
-	touch_pages(&page_1g, address, 1);
-	first = page_frame(address) * SMALL_PAGE_BYTES / block_bytes;
-	unmap_pages(&page_1g, address, 1);
+	address = map_pages(&page_1g, pages, MAP_PRIVATE);
+	touch_pages(&page_1g, address, pages);
+	for (long page = 0; page < pages; page++) {
+		uint64_t start = page_frame(address + (page << page_1g.shift)) * SMALL_PAGE_BYTES;
+
+		for (uint64_t at = start; at < start + size_bytes(&page_1g); at += block_bytes)
+			if (at / block_bytes < BLOCKS_MAX)
+				spare[at / block_bytes] = true;
+	}
+	unmap_pages(&page_1g, address, pages);
 	numa_bind(-1);
-	for (uint64_t block = first; block < first + (size_bytes(&page_1g) / block_bytes); block++)
-		if (block < BLOCKS_MAX)
-			spare[block] = true;
 }
 
 /*
@@ -128,7 +132,7 @@ static void offline_node_1(const struct page_size *size)
 	bool gone[BLOCKS_MAX] = {0}, spare[BLOCKS_MAX] = {0};
 	int left = 0, tried = 0;
 
-	spare_1g_page(1, spare);
+	spare_1g_pages(1, spare);
 	zero_pages(size);
 	for (int block = 0; block < BLOCKS_MAX; block++) {
 		if (!block_of_node(block, 1) || spare[block])
@@ -139,10 +143,15 @@ static void offline_node_1(const struct page_size *size)
 	}
 	check(left, "none of node 1's %d blocks went offline", tried);
 	note("%d of %d blocks went offline, %ld pages stayed", left, tried, pool_count(size, 1).nr);
-	for (int block = 0; block < BLOCKS_MAX; block++)
-		if (gone[block])
-			check(!set_block(block, "online_movable") || !set_block(block, "online"),
-			      "block %d does not come back", block);
+	for (int block = 0; block < BLOCKS_MAX; block++) {
+		int result;
+
+		if (!gone[block])
+			continue;
+		/* Not as movable, which it was not before and where no page may be pinned. */
+		result = set_block(block, "online_kernel");
+		check(!result, "block %d does not come back: %s", block, strerror(-result));
+	}
 }
 
 /* The kernel may have moved pages to the other node; what was where is set right. */
@@ -189,16 +198,18 @@ static void memory_offline_writer(const struct page_size *size)
 	restore_pool(size, pages);
 }
 
+#define MEMORY .sizes = SIZE_2M, .no_file = true
+
 static const struct test tests[] = {
-	{.name = "hwpoison_used", .run = hwpoison_used, .sizes = SIZE_2M, .lost_pages = 1},
-	{.name = "hwpoison_free", .run = hwpoison_free, .sizes = SIZE_2M, .lost_pages = 1},
-	{.name = "soft_offline", .run = soft_offline, .sizes = SIZE_2M, .lost_pages = 1},
-	{.name = "memory_offline", .run = memory_offline, .sizes = SIZE_2M, .min_nodes = 2},
+	{.name = "hwpoison_used", .run = hwpoison_used, .lost_pages = 1, MEMORY},
+	{.name = "hwpoison_free", .run = hwpoison_free, .lost_pages = 1, MEMORY},
+	{.name = "soft_offline", .run = soft_offline, .lost_pages = 1, MEMORY},
+	{.name = "memory_offline", .run = memory_offline, .min_nodes = 2, MEMORY},
 	{.name = "memory_offline_writer",
 	 .run = memory_offline_writer,
-	 .sizes = SIZE_2M,
 	 .min_nodes = 2,
-	 .limit_s = 180},
+	 .limit_s = 180,
+	 MEMORY},
 };
 
 const struct test_group group_memory = {tests, ARRAY_SIZE(tests)};

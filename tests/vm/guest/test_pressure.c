@@ -139,14 +139,16 @@ static void udmabuf_all(void *argument)
 {
 	struct want *want = argument;
 	struct udmabuf_create create = {.size = (uint64_t)want->pages << want->size->shift};
-	int device = open("/dev/udmabuf", O_RDWR | O_CLOEXEC);
+	int device = open("/dev/udmabuf", O_RDWR | O_CLOEXEC), buffer;
 	int fd = huge_memfd(want->size, want->pages, MFD_ALLOW_SEALING);
 	void *address;
 
 	require(!fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK), "sealing: %s", strerror(errno));
 	create.memfd = (uint32_t)fd;
-	require(ioctl(device, UDMABUF_CREATE, &create) >= 0, "UDMABUF_CREATE: %s", strerror(errno));
-	address = map_file(want->size, want->pages, fd, MAP_SHARED);
+	buffer = ioctl(device, UDMABUF_CREATE, &create);
+	require(buffer >= 0, "UDMABUF_CREATE: %s", strerror(errno));
+	/* Not through the file: some kernels would want to reserve its pages a second time. */
+	address = map_file(want->size, want->pages, buffer, MAP_SHARED);
 	check_zero(want->size, address, want->pages, "a page pinned under writers");
 	dirty_pages(want->size, address, want->pages);
 }

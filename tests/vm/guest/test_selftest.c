@@ -65,7 +65,8 @@ static void self_warn(const struct page_size *size)
 static void self_log(const struct page_size *size)
 {
 	(void)size;
-	require(!file_write("/dev/kmsg", "<4>BUG: planted by the harness' own test"), "/dev/kmsg");
+	require(!file_write("/dev/kmsg", "<4>BUG: planted by the harness' own test\n"),
+		"/dev/kmsg");
 }
 
 static void self_lost(const struct page_size *size)
