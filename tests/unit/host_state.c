@@ -91,9 +91,9 @@ static bool read_text(const char *path, char text[64])
 
 static uint64_t read_number(const char *directory, const char *file)
 {
-	char path[SETTING_PATH_MAX], text[64];
+	char path[SETTING_PATH_MAX + 32], text[64];
 
-	snprintf(path, sizeof(path), "%s/%s", directory, file);
+	snprintf(path, sizeof(path), "%.*s/%s", SETTING_PATH_MAX, directory, file);
 	return read_text(path, text) ? strtoull(text, NULL, 10) : 0;
 }
 
@@ -231,7 +231,7 @@ int host_enter(void **state)
 	for_each_path(pages_glob, add_in_use);
 	if (start_keeper() < 0)
 		return -1;
-	if (!mkdtemp(base_dir) || unshare(CLONE_NEWNS) < 0 ||
+	if (!mkdtemp(base_dir) || chmod(base_dir, 0755) < 0 || unshare(CLONE_NEWNS) < 0 ||
 	    mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
 		return -1;
 	is_entered = true;
