@@ -41,6 +41,23 @@ ssize_t read_file_at(int dir_fd, const char *path, char *buf, size_t buf_bytes)
 	return (ssize_t)used;
 }
 
+ssize_t pread_text(int fd, char *buf, size_t buf_bytes)
+{
+	ssize_t n;
+
+	do {
+		n = pread(fd, buf, buf_bytes, 0);
+	} while (n < 0 && errno == EINTR);
+	if (n < 0)
+		return -errno;
+	if ((size_t)n == buf_bytes)
+		return -EFBIG;
+	if (n && buf[n - 1] == '\n')
+		n--;
+	buf[n] = '\0';
+	return n;
+}
+
 int read_u64_at(int dir_fd, const char *path, uint64_t *ret)
 {
 	char text[32];

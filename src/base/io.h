@@ -18,6 +18,9 @@
  * Returns the length, -EFBIG when it does not fit. */
 MUST_CHECK ssize_t read_file_at(int dir_fd, const char *path, char *buf, size_t buf_bytes);
 MUST_CHECK int read_u64_at(int dir_fd, const char *path, uint64_t *ret);
+/* The same, afresh from the start of a file that is kept open. One read: a kernel text up to 4095
+ * bytes comes whole. */
+MUST_CHECK ssize_t pread_text(int fd, char *buf, size_t buf_bytes);
 /* One write(2), as sysfs wants it; a short write is -EIO. */
 MUST_CHECK int write_file_at(int dir_fd, const char *path, const char *text);
 

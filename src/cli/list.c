@@ -70,29 +70,36 @@ static const char *user_of(struct list *list, const json_t *segment)
 }
 
 /* Columns of fixed width: a stream cannot know what is to come. */
-#define ROW "%-8s %6s  %-7s %6s  %-8s "
-
-static void print_row(struct list *list, const json_t *segment)
+static void print_row(const char *const cell[])
 {
+	static const int width[] = {16, 8, 6, 7, 6, 8, 0};
+
+	for (size_t i = 0; i < ARRAY_LEN(width); i++) {
+		if (i)
+			putchar(' ');
+		print_cell(stdout, cell[i], width[i]);
+	}
+	putchar('\n');
+}
+
+static void print_segment_row(struct list *list, const json_t *segment)
+{
+	static const char *const titles[] = {"SEGMENT", "CLASS", "SIZE", "STATE",
+					     "AGE",	"USER",	 "PATH"};
 	const char *name = member_text(segment, "name");
 	char place[PLACE_TEXT_MAX], size[BYTES_TEXT_MAX], age[DURATION_TEXT_MAX];
 
 	if (!list->n_printed)
-		printf("%-16s " ROW "%s\n", "SEGMENT", "CLASS", "SIZE", "STATE", "AGE", "USER",
-		       "PATH");
-	if (!name[0])
-		name = member_text(segment, "id");
-	print_safe(stdout, name);
-	for (size_t width = strlen(name); width < 17; width++)
-		putchar(' ');
-	if (strlen(name) >= 17)
-		putchar(' ');
-	format_place(member_text(segment, "page"), member_node(segment), place);
-	printf(ROW, place, format_bytes(member_u64(segment, "bytes"), size),
-	       member_text(segment, "state"), format_duration(member_u64(segment, "age_ms"), age),
-	       user_of(list, segment));
-	print_safe(stdout, member_text(segment, "path"));
-	putchar('\n');
+		print_row(titles);
+	print_row((const char *const[]){
+		name[0] ? name : member_text(segment, "id"),
+		format_place(member_text(segment, "page"), member_node(segment), place),
+		format_bytes(member_u64(segment, "bytes"), size),
+		member_text(segment, "state"),
+		format_duration(member_u64(segment, "age_ms"), age),
+		user_of(list, segment),
+		member_text(segment, "path"),
+	});
 }
 
 static int print_segment(const char *segment_json, void *arg)
@@ -107,10 +114,10 @@ static int print_segment(const char *segment_json, void *arg)
 
 		if (!segment)
 			return -EPROTO;
-		print_row(list, segment);
+		print_segment_row(list, segment);
 	}
 	list->n_printed++;
-	return ferror(stdout) ? -EIO : 0;
+	return fflush(stdout) ? -EIO : 0;
 }
 
 int cmd_list(int argc, char **argv)
@@ -135,5 +142,6 @@ int cmd_list(int argc, char **argv)
 		puts(list.n_printed ? "\n]" : "[]");
 	if (ferror(stdout) || !r)
 		return session_flush(&session);
+	session.json &= !list.n_printed; /* one value is out already */
 	return session_fail(&session, r, "list");
 }

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "bench/bench.h"
 #include "cli/cli.h"
 
 static const struct command commands[] = {
@@ -16,6 +17,7 @@ static const struct command commands[] = {
 	{"give", "Give a lease back", cmd_give},
 	{"list", "List segments, one a line", cmd_list},
 	{"run", "Run a command on memory that is returned when it ends", cmd_run},
+	{"bench", "Measure what the pool saves on this machine", bench_main},
 };
 
 const char *argp_program_version = "prezero " PREZERO_VERSION;
@@ -41,21 +43,25 @@ static char *describe(int key, const char *text, void *input)
 	return list;
 }
 
+struct choice {
+	const struct command *command;
+	int index; /* of its name in argv */
+};
+
 static error_t parse(int key, char *arg, struct argp_state *state)
 {
-	const struct command **command = state->input;
+	struct choice *choice = state->input;
 
+	(void)arg;
 	switch (key) {
-	case ARGP_KEY_ARG:
+	case ARGP_KEY_ARGS: /* the first argument; what follows is the command's */
+		choice->index = state->next;
 		for (size_t i = 0; i < ARRAY_LEN(commands); i++) {
-			if (!strcmp(arg, commands[i].name))
-				*command = &commands[i];
+			if (!strcmp(state->argv[state->next], commands[i].name))
+				choice->command = &commands[i];
 		}
-		if (!*command)
-			argp_error(state, "no command '%s'", arg);
-		state->next--; /* the command's own arguments begin with its name */
-		return ARGP_ERR_UNKNOWN;
-	case ARGP_KEY_ARGS:
+		if (!choice->command)
+			argp_error(state, "no command '%s'", state->argv[state->next]);
 		return 0;
 	case ARGP_KEY_NO_ARGS:
 		argp_error(state, "a command is missing");
@@ -73,13 +79,12 @@ int main(int argc, char **argv)
 		.doc = "Huge pages that are allocated, on the right NUMA node and already zero.\v",
 		.help_filter = describe,
 	};
-	const struct command *command = NULL;
+	struct choice choice = {0};
 	char name[32];
-	int first = argc;
 
 	argp_err_exit_status = STATUS_INPUT;
-	argp_parse(&argp, argc, argv, ARGP_IN_ORDER, &first, &command);
-	snprintf(name, sizeof(name), "prezero %s", command->name);
-	argv[first] = name;
-	return command->run(argc - first, argv + first);
+	argp_parse(&argp, argc, argv, ARGP_IN_ORDER, NULL, &choice);
+	snprintf(name, sizeof(name), "prezero %s", choice.command->name);
+	argv[choice.index] = name;
+	return choice.command->run(argc - choice.index, argv + choice.index);
 }

@@ -20,7 +20,7 @@
 #include "cli/progress.h"
 #include "cli/text.h"
 
-#define BAR_WIDTH  20
+#define BAR_WIDTH 20
 #define ERASE_LINE "\r\033[K"
 
 static volatile sig_atomic_t is_drawn;

@@ -220,6 +220,12 @@ static int hand_on(const struct run *run)
 	return 0;
 }
 
+static void run_done(struct run *run)
+{
+	for (unsigned int i = 0; i < run->n_memories; i++)
+		run->memory[i].lease = prezero_lease_free(run->memory[i].lease);
+}
+
 static void print_leases(const struct run *run)
 {
 	AUTO_JSON leases = json_array();
@@ -236,7 +242,7 @@ int cmd_run(int argc, char **argv)
 	static const struct argp argp = {
 		.options = options,
 		.parser = parse,
-		.args_doc = "--memory SIZE [--page PAGE] [--node NODE]... -- COMMAND [ARGUMENT...]",
+		.args_doc = "--memory SIZE -- COMMAND [ARGUMENT...]",
 		.doc = "Take memory and become COMMAND, which finds its path in {memory} and "
 		       "$PREZERO_MEMORY and its descriptor in {fd} and $PREZERO_FD; of the second "
 		       "--memory in {memory2}, $PREZERO_MEMORY_2, {fd2} and $PREZERO_FD_2, and so on. "
@@ -245,7 +251,8 @@ int cmd_run(int argc, char **argv)
 		.children = session_options,
 	};
 	AUTO_SESSION session = {.command = argv[0]};
-	struct run run = {.session = &session, .common = PREZERO_REQUEST_INIT};
+	__attribute__((cleanup(run_done))) struct run run = {.session = &session,
+							     .common = PREZERO_REQUEST_INIT};
 	int r;
 
 	argp_err_exit_status = STATUS_RUN_FAILED;

@@ -129,21 +129,7 @@ int session_fail(const struct session *session, int error, const char *subject)
 
 	if (message[0])
 		return tell(session, error, message, prezero_error_json(session->connection));
-	switch (error) {
-	case -EPIPE:
-	case -ECONNRESET:
-		return session_fail_text(session, error,
-					 "%s: the daemon went away; what was asked may "
-					 "or may not have been done",
-					 subject);
-	case -EPROTO:
-		return session_fail_text(session, error,
-					 "%s: the daemon at %s does not speak "
-					 "io.prezero.Pool",
-					 subject, session->socket_path);
-	default:
-		return session_fail_text(session, error, "%s: %s", subject, strerror(-error));
-	}
+	return session_fail_text(session, error, "%s: %s", subject, strerror(-error));
 }
 
 int session_open(struct session *session)

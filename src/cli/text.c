@@ -59,6 +59,12 @@ void print_safe(FILE *f, const char *text)
 	}
 }
 
+void print_cell(FILE *f, const char *text, int width)
+{
+	print_safe(f, text);
+	fprintf(f, "%*s", width > (int)strlen(text) ? width - (int)strlen(text) : 0, "");
+}
+
 const char *format_duration(uint64_t ms, char buf[DURATION_TEXT_MAX])
 {
 	uint64_t s = ms / 1000;
@@ -122,17 +128,17 @@ void table_print(const struct table *table, FILE *f)
 	for (size_t i = 0; i < table->n_cells; i++) {
 		size_t column = i % n_columns;
 		const char *cell = table->cell[i];
-		int pad = width[column] - (int)strlen(cell);
 
 		if (column)
 			fputs("  ", f);
 		if (table->align[column] == 'r')
-			fprintf(f, "%*s", pad, "");
-		print_safe(f, cell);
+			fprintf(f, "%*s", width[column] - (int)strlen(cell), "");
+		if (table->align[column] == 'l' && column + 1 < n_columns)
+			print_cell(f, cell, width[column]);
+		else
+			print_safe(f, cell);
 		if (column + 1 == n_columns)
 			putc('\n', f);
-		else if (table->align[column] == 'l')
-			fprintf(f, "%*s", pad, "");
 	}
 }
 

@@ -15,6 +15,8 @@
 /* Names and commands come from other users: whatever could steer a terminal (control characters, also
  * those of Unicode, and bytes that are not UTF-8) is written as \xNN. */
 void print_safe(FILE *f, const char *text);
+/* The same, with blanks after it up to that many columns. */
+void print_cell(FILE *f, const char *text, int width);
 
 #define DURATION_TEXT_MAX 24
 /* "7s", "3m05s", "2h10m", "4d03h"; returns buf. */

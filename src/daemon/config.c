@@ -14,7 +14,7 @@
 
 #include "daemon/config_lines.h"
 
-#define THREADS_MAX 4096
+#define THREADS_MAX 1024 /* FILL_THREADS_MAX */
 #define CLIENTS_DEFAULT 1024
 #define CLIENTS_MAX 1000000
 #define STOCKS_MAX 1000
@@ -163,7 +163,7 @@ static int set_stock_key(struct builder *b, const char *name, const char *value)
 {
 	struct stock_draft *draft = b->current;
 	struct stock *stock = &draft->stock;
-	unsigned int node;
+	unsigned int node = 0;
 
 	if (!strcmp(name, "page")) {
 		draft->has_page = true;
@@ -280,7 +280,7 @@ static int set_limits_key(struct builder *b, const char *name, const char *value
 	struct config *config = b->config;
 	struct user_limit *larger;
 	uint64_t bytes = UNLIMITED;
-	uid_t uid;
+	uid_t uid = 0;
 
 	if (strcmp(value, "none") && read_bytes(b, name, value, &bytes) < 0)
 		return -EINVAL;

@@ -42,6 +42,7 @@ struct fill_job {
 	_Atomic enum fill_priority priority; /* written under the lock */
 	struct fill_team *team;
 	int (*may_take)(void *arg, uint64_t unit_bytes);
+	void (*took)(void *arg, uint64_t unit_bytes);
 	void (*done)(void *arg, struct fill_job *job, int result);
 	void *arg;
 	int fd; /* until it is mapped */
@@ -290,7 +291,7 @@ static int map_job(struct fill_job *job)
 static void work_on(struct worker *worker, struct fill_job *job)
 {
 	struct fill_team *team = worker->team;
-	bool map = !job->range.address;
+	bool map = !job->range.address, is_granted = false;
 	int wrong_node = -1, r = 0;
 	uint64_t start_bytes, unit_bytes;
 	struct id_set cpus = job->cpus;
@@ -303,10 +304,14 @@ static void work_on(struct worker *worker, struct fill_job *job)
 	become_as_urgent_as(worker, job);
 	if (map)
 		r = map_job(job);
-	if (r == 0 && job->may_take)
+	if (r == 0 && job->may_take) {
 		r = job->may_take(job->arg, unit_bytes);
+		is_granted = r >= 0;
+	}
 	if (r >= 0)
 		r = fill_range_populate(&job->range, start_bytes, unit_bytes, &wrong_node);
+	if (is_granted && job->took)
+		job->took(job->arg, unit_bytes);
 
 	lock(team);
 	/* Raised meanwhile: fill_job_raise() has changed this thread's class. */
@@ -591,6 +596,7 @@ int fill_team_submit(struct fill_team *team, const struct fill_request *request,
 	job->team = team;
 	job->priority = request->priority;
 	job->may_take = request->may_take;
+	job->took = request->took;
 	job->done = request->done;
 	job->arg = request->arg;
 	job->offset_bytes = request->offset_bytes;

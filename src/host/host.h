@@ -3,8 +3,8 @@
  * host/host.h - look: what the kernel shows of memory, NUMA, CPUs and processes.
  *
  * Every path is relative to one root directory (`--sysroot`), so that tests show it captured or
- * imagined machines. Reads never change anything. A struct host may be used by several threads at
- * once: it holds descriptors only.
+ * imagined machines. Reads never change anything. host_look() and host_missing() belong to one thread;
+ * the others may be called by several at once, meanwhile too.
  */
 #ifndef PREZERO_HOST_HOST_H
 #define PREZERO_HOST_HOST_H

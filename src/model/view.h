@@ -34,11 +34,13 @@ struct hugetlb_view {
 	uint64_t reserved_pages;
 	uint64_t surplus_pages;
 	uint64_t overcommit_pages;
+	uint64_t
+		cgroup_headroom_bytes; /* of the hugetlb controller, up the daemon's path; UNLIMITED */
 	struct hugetlb_node_view node[NODES_MAX]; /* by node id */
 };
 
 struct node_view {
-	bool online; /* has memory */
+	bool online; /* has memory that this process may use */
 	uint64_t total_bytes;
 	uint64_t free_bytes;
 	uint64_t available_bytes; /* free and cheaply reclaimable: an estimate as MemAvailable is */
@@ -52,13 +54,21 @@ struct host_view {
 	bool thp_shmem_denied; /* shmem_enabled=deny: thp segments cannot be had */
 	uint64_t total_bytes;
 	uint64_t available_bytes;
-	uint64_t cgroup_headroom_bytes; /* least of max - current up the daemon's path; UNLIMITED */
+	uint64_t cgroup_headroom_bytes; /* least of limit - usage up the daemon's path; UNLIMITED */
 	struct id_set cpus; /* that this process may use: affinity and cpuset */
 	unsigned int nodes_end; /* one more than the highest online node id */
 	struct node_view node[NODES_MAX]; /* by node id */
 	unsigned int n_hugetlb;
 	struct hugetlb_view hugetlb[HUGETLB_SIZES_MAX]; /* by page_bytes, ascending */
 };
+
+/* What of an amount falls to a part of the whole, in proportion; nothing of nothing. */
+static inline uint64_t share_bytes(uint64_t amount_bytes, uint64_t part_bytes, uint64_t whole_bytes)
+{
+	if (part_bytes >= whole_bytes)
+		return whole_bytes ? amount_bytes : 0;
+	return (uint64_t)((double)amount_bytes * ((double)part_bytes / (double)whole_bytes));
+}
 
 /* NULL when the host has no such size. */
 const struct hugetlb_view *host_view_hugetlb(const struct host_view *view, uint64_t page_bytes);

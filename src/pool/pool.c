@@ -440,6 +440,21 @@ int pool_lease_is_held(struct pool *pool, struct segment *segment)
 	return fd < 0 ? fd : fd_is_locked(fd);
 }
 
+/* An exclusive file lease can be had only while nobody else has the file open. Whoever opens it in the
+ * moment between waits for close_fd(), and the kernel sends SIGIO, which the owner ignores. */
+int pool_lease_is_open(struct pool *pool, struct segment *segment)
+{
+	AUTO_FD fd = segment_open(pool, segment, O_RDONLY);
+
+	if (fd == -ENOENT)
+		return 0;
+	if (fd < 0)
+		return fd;
+	if (fcntl(fd, F_SETLEASE, F_WRLCK) == 0)
+		return 0;
+	return errno == EAGAIN ? 1 : errno == EINVAL ? -EOPNOTSUPP : -errno;
+}
+
 int pool_unname_lease(struct pool *pool, struct segment *segment)
 {
 	int r;

@@ -98,6 +98,9 @@ struct segment *pool_find_lease_by_name(struct pool *pool, const char *name);
  * so ask again later. A consumer that opened the path of a named lease has no lock: who ends such a
  * lease looks for holders in /proc. */
 MUST_CHECK int pool_lease_is_held(struct pool *pool, struct segment *segment);
+/* Whether anybody has the file open or mapped, be it without the lock. -EOPNOTSUPP: the kernel cannot say
+ * (hugetlbfs from 7.2 on), /proc can. */
+MUST_CHECK int pool_lease_is_open(struct pool *pool, struct segment *segment);
 /* Drops the name, on disk too: the lease now ends with its last holder. */
 MUST_CHECK int pool_unname_lease(struct pool *pool, struct segment *segment);
 /* Unlinks and forgets; *ret_fd as in pool_drop(). */
