@@ -176,7 +176,7 @@ static unsigned int count_differences(bool say)
 			continue;
 		n++;
 		if (say)
-			print_error("%s: %s -> %s\n", setting[i].path, setting[i].text, now);
+			print_error("# %s: %s -> %s\n", setting[i].path, setting[i].text, now);
 	}
 	for (unsigned int i = 0; i < n_in_use; i++) {
 		const struct in_use *was = &in_use[i];
@@ -187,7 +187,7 @@ static unsigned int count_differences(bool say)
 			continue;
 		n++;
 		if (say)
-			print_error("%s: used %" PRIu64 " -> %" PRIu64 ", reserved %" PRIu64
+			print_error("# %s: used %" PRIu64 " -> %" PRIu64 ", reserved %" PRIu64
 				    " -> %" PRIu64 "\n",
 				    was->directory, was->used_pages, used_pages,
 				    was->reserved_pages, reserved_pages);
@@ -216,6 +216,11 @@ static int start_keeper(void)
 	close(fds[0]);
 	keeper_fd = fds[1];
 	return 0;
+}
+
+static void mount_path(char path[64], unsigned int index)
+{
+	snprintf(path, 64, "%s/%u", base_dir, index);
 }
 
 int host_enter(void **state)
@@ -250,6 +255,14 @@ int host_leave(void **state)
 	for (int i = 0; i < SETTLE_TRIES && count_differences(false); i++)
 		usleep(10000);
 	n = count_differences(true);
+	/* Of a test that failed midway. */
+	while (n_mounts > 0) {
+		char path[64];
+
+		mount_path(path, --n_mounts);
+		umount2(path, MNT_DETACH);
+		rmdir(path);
+	}
 	rmdir(base_dir);
 	(void)!write(keeper_fd, "", 1);
 	waitpid(keeper, NULL, 0);
@@ -268,7 +281,7 @@ void host_required(void)
 {
 	if (is_entered)
 		return;
-	print_message("needs root: it mounts and changes nr_hugepages\n");
+	print_message("# needs root: it mounts and changes nr_hugepages\n");
 	skip();
 }
 
@@ -315,16 +328,16 @@ void host_need_pages(uint64_t page_bytes, unsigned int n_pages)
 	page_file(path, page_bytes, "nr_hugepages");
 	if (access(path, F_OK) < 0) {
 		if (page_bytes == 1ULL << 30)
-			print_message("no 1G pages on this machine\n");
+			print_message("# no 1G pages on this machine\n");
 		else
-			print_message("no %" PRIu64 "K pages on this machine\n", page_bytes >> 10);
+			print_message("# no %" PRIu64 "K pages on this machine\n", page_bytes >> 10);
 		skip();
 	}
 	if (free_pages < n_pages)
 		host_set_pages(page_bytes,
 			       host_count(page_bytes, "nr_hugepages") + n_pages - free_pages);
 	if (host_count(page_bytes, "free_hugepages") < n_pages) {
-		print_message("the host has no %u free huge pages to give\n", n_pages);
+		print_message("# the host has no %u free huge pages to give\n", n_pages);
 		skip();
 	}
 }
@@ -340,11 +353,6 @@ struct page_size host_page(enum page_kind kind)
 	    read_text("/sys/kernel/mm/transparent_hugepage/hpage_pmd_size", text))
 		page.bytes = strtoull(text, NULL, 10);
 	return page;
-}
-
-static void mount_path(char path[64], unsigned int index)
-{
-	snprintf(path, 64, "%s/%u", base_dir, index);
 }
 
 int host_mount(struct page_size page, uint64_t limit_bytes)
@@ -382,7 +390,7 @@ static bool is_empty(int dir_fd)
 		return true; /* there is no such directory */
 	while ((item = readdir(dir)))
 		if (item->d_name[0] != '.') {
-			print_error("left behind: %s\n", item->d_name);
+			print_error("# left behind: %s\n", item->d_name);
 			empty = false;
 		}
 	closedir(dir);
