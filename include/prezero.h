@@ -48,12 +48,12 @@ struct prezero_request {
 	const char *page; /* "2M", "1G", "thp", "base"; NULL: the host's default huge page */
 	int node; /* a NUMA node, or PREZERO_NODE_ANY */
 	unsigned int flags;
-	const char *name; /* a named lease lasts until prezero_give(); NULL: until its last holder */
+	const char *name; /* lasts until prezero_give(); NULL: until its last holder is gone */
 	int64_t wait_ms; /* -1: as long as a fill takes; 0: only what is ready; else a bound in ms */
 };
-#define PREZERO_REQUEST_INIT                                                                       \
-	{                                                                                          \
-		0, (const char *)0, PREZERO_NODE_ANY, 0U, (const char *)0, -1                      \
+#define PREZERO_REQUEST_INIT                                                  \
+	{                                                                     \
+		0, (const char *)0, PREZERO_NODE_ANY, 0U, (const char *)0, -1 \
 	}
 
 /* -EINVAL: a field is out of bounds; -ENOMEM: refused, prezero_error() says why; -ETIMEDOUT: wait_ms is

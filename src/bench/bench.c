@@ -38,8 +38,7 @@ enum {
 static const struct argp_option argp_options[] = {
 	{"case", OPTION_CASE, "NAME", 0, "Run this case only; may be given several times", 0},
 	{"bytes", OPTION_BYTES, "SIZE", 0,
-	 "Memory of the consumer (default: 8G, or the largest half of it that the machine allows)",
-	 0},
+	 "Memory of the consumer (default: 8G, halved until the machine has it)", 0},
 	{"pairs", OPTION_PAIRS, "N", 0,
 	 "Interleaved rounds of each comparison (default: as many as each claim needs)", 0},
 	{"node", OPTION_NODE, "N", 0, "NUMA node (default: the first with memory and CPUs)", 0},
@@ -55,16 +54,17 @@ static const char doc[] =
 	"Do the same consumer's work cold and from the pool, in turns, and compare.\v"
 	"Cases:\n"
 	"  handover  map and touch huge pages, against take and map\n"
-	"  qemu      QEMU from start to exit: no memory touched, prealloc, from the pool\n"
+	"  qemu      QEMU from start to exit: nothing touched, prealloc, from the pool\n"
 	"  mlock     lock anonymous memory, against a segment, of thp and base pages\n"
 	"  fill      fill segments, against a bare loop of MADV_POPULATE_WRITE\n"
 	"  leases    take and give one page, by eight clients at once\n"
 	"  size      hand-over and QEMU start for growing sizes, for --plot\n"
 	"All but `size` run unless --case says otherwise.\n\n"
-	"A prezerod of the benchmark's own does the work; a running one is not used. As root,\n"
-	"huge pages that are missing are borrowed from the kernel for the run, and everything\n"
-	"is put back at the end, also after a signal; after kill -9 the next run does it. What\n"
-	"cannot be measured is null in `figures`, with the reason in `reasons`.";
+	"A prezerod of the benchmark's own does the work; a running one is not used.\n"
+	"As root, huge pages that are missing are borrowed from the kernel for the\n"
+	"run, and everything is put back at the end, also after a signal; after\n"
+	"kill -9 the next run does it. What cannot be measured is null in `figures`,\n"
+	"with the reason in `reasons`.";
 
 struct usage {
 	struct bench_options options;
@@ -253,6 +253,8 @@ uint64_t bench_ordinary_bytes(const struct bench *bench, uint64_t wanted_bytes)
 {
 	uint64_t kept = bench->view->total_bytes / 20, available = 0;
 
+	if (bench->options->bytes && bench->options->bytes < wanted_bytes)
+		wanted_bytes = bench->options->bytes;
 	if (host_look(bench->host, bench->view) == 0)
 		available = bench->view->node[bench->node].available_bytes;
 	while (wanted_bytes > LEAST_BYTES && wanted_bytes * 2 + kept > available)

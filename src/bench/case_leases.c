@@ -140,6 +140,65 @@ static int run(struct bench *bench, struct trial *trial, double *ret_s)
 	return r;
 }
 
+/* How long a take lasts should not depend on how many segments stand ready. */
+#define TAKES 8
+
+static int prepare_keep(struct bench *bench, struct trial *trial)
+{
+	const char *why = bench_why_no_pool(bench);
+
+	if (why)
+		return trial_fail(trial, -ENODATA, "%s", why);
+	return service_keep(bench->service, "2M", SEGMENT_BYTES, *(const unsigned int *)trial->arg,
+			    trial->reason, sizeof(trial->reason));
+}
+
+static int run_takes(struct bench *bench, struct trial *trial, double *ret_s)
+{
+	struct prezero *connection = service_connection(bench->service);
+	struct prezero_request request = PREZERO_REQUEST_INIT;
+	struct prezero_lease *lease[TAKES];
+	unsigned int n_taken = 0;
+	double started_s = now_s();
+	int r = 0;
+
+	request.bytes = SEGMENT_BYTES;
+	request.page = "2M";
+	request.node = bench->node;
+	request.wait_ms = 0;
+	while (n_taken < TAKES && r == 0) {
+		r = prezero_take(connection, &request, sizeof(request), &lease[n_taken]);
+		n_taken += r == 0;
+	}
+	*ret_s = (now_s() - started_s) / TAKES;
+	if (r < 0)
+		trial_fail(trial, r, "%s", prezero_error(connection));
+	while (n_taken-- > 0)
+		prezero_lease_free(lease[n_taken]);
+	return r;
+}
+
+static void measure_pool_size(struct bench *bench)
+{
+	unsigned int few = 2 * TAKES, many = 2048;
+	char few_name[40], many_name[40];
+	struct trial trials[] = {
+		{.name = few_name, .prepare = prepare_keep, .run = run_takes, .arg = &few},
+		{.name = many_name, .prepare = prepare_keep, .run = run_takes, .arg = &many},
+	};
+
+	while (many > few && many * SEGMENT_BYTES > bench->bytes / 2)
+		many /= 2;
+	snprintf(few_name, sizeof(few_name), "take, %u segments ready", few);
+	snprintf(many_name, sizeof(many_name), "take, %u segments ready", many);
+	for (size_t i = 0; i < ARRAY_LEN(trials); i++)
+		snprintf(trials[i].what, sizeof(trials[i].what),
+			 "one take of a 2M page, the mean of %d in a row", TAKES);
+	trials_interleave(bench, "leases", trials, ARRAY_LEN(trials), bench_rounds(bench, 7));
+	report_ratio(bench->report, "take_many_over_few_segments", &trials[1], &trials[0]);
+	report_trials(bench->report, "leases", trials, ARRAY_LEN(trials));
+}
+
 static void report_rate(struct bench *bench, const char *figure, const struct trial *trial)
 {
 	if (trial_is_measured(trial))
@@ -168,4 +227,5 @@ void case_leases(struct bench *bench)
 	report_rate(bench, "leases_per_second", &trials[0]);
 	report_rate(bench, "leases_unnamed_per_second", &trials[1]);
 	report_trials(bench->report, "leases", trials, ARRAY_LEN(trials));
+	measure_pool_size(bench);
 }

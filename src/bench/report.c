@@ -38,6 +38,7 @@ static const struct figure {
 	{"fill_gb_per_s_base", CASE_FILL, "the same, base"},
 	{"leases_per_second", CASE_LEASES, "take and give by name, one 2M page, 8 clients"},
 	{"leases_unnamed_per_second", CASE_LEASES, "take and close, one 2M page, 8 clients"},
+	{"take_many_over_few_segments", CASE_LEASES, "one take: many segments ready / few"},
 };
 
 int report_init(struct report *report)

@@ -135,20 +135,20 @@ static void print_classes(const json_t *status)
 	table_print(&table, stdout);
 }
 
-/* The daemon's reasons, as a person would say them. */
+/* The daemon's reasons in a person's words, to be read after "short of". */
 static const char *explain(const char *shortage)
 {
 	static const char *const words[][2] = {
-		{"class", "this host has no such page size"},
-		{"node", "no such NUMA node, or it has no memory"},
-		{"multiple", "the size is not a multiple of the page"},
-		{"machine", "larger than the machine's memory"},
-		{"pages", "too few free huge pages: raise nr_hugepages"},
-		{"leave_free", "leave_free= keeps what is left for others"},
-		{"floor", "the memory floor: too little would stay available"},
-		{"cgroup", "the memory limit of the daemon's cgroup"},
-		{"thp", "no transparent huge pages for shared memory here"},
-		{"limit", "the user's limit"},
+		{"class", "such a page size on this host"},
+		{"node", "such a node with memory"},
+		{"multiple", "whole pages in its size"},
+		{"machine", "memory in this machine"},
+		{"pages", "free pages: raise nr_hugepages"},
+		{"leave_free", "pages: leave_free= keeps them"},
+		{"floor", "room above the memory floor"},
+		{"cgroup", "room in the daemon's cgroup"},
+		{"thp", "shared transparent huge pages"},
+		{"limit", "room under the user's limit"},
 	};
 
 	for (size_t i = 0; i < ARRAY_LEN(words); i++) {
@@ -206,7 +206,7 @@ static void print_pinned(const json_t *status)
 			continue;
 		printf("\npinned   %s of ", format_bytes_short(member_u64(pinned, "bytes"), size));
 		print_safe(stdout, member_text(pinned, "page"));
-		puts(" belong to no segment: somebody still holds them after the lease ended");
+		puts(" in no segment: somebody still holds them after the lease ended");
 	}
 }
 

@@ -189,7 +189,7 @@ static int set_refused_error(struct prezero *connection, const struct answer *an
 	format_holders(refused->holders, refused->n_holders, holders, sizeof(holders));
 	return set_error(connection, refused_errno(refused->reason), answer->text, "%s%s%s%s%s",
 			 refused->message, refused->n_holders ? "; held by " : "", holders,
-			 refused->fix ? "; try: " : "", refused->fix ? refused->fix : "");
+			 refused->fix ? "; fix: " : "", refused->fix ? refused->fix : "");
 }
 
 /* The value of a field that the daemon does not accept. */

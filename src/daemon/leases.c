@@ -16,7 +16,7 @@
  */
 #include "daemon/leases.h"
 
-#include <inttypes.h>
+#include <poll.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/queue.h>
@@ -301,9 +301,22 @@ static int checks_due(sd_event_source *source, uint64_t usec, void *arg)
 				add_check(pages, segment, false);
 		}
 		sd_event_source_set_enabled(pages->watch, SD_EVENT_ON);
+		manager_kick(leases->daemon); /* some may wait for what did not end, too */
 	}
 	arm(leases);
 	return 0;
+}
+
+bool leases_are_ending(const struct leases *leases)
+{
+	for (unsigned int i = 0; i < leases->daemon->n_pools; i++) {
+		const struct page_pool *pages = &leases->daemon->pool[i];
+		struct pollfd closed = {.fd = pool_watch_fd(pages->pool), .events = POLLIN};
+
+		if (pages->watch_due_ns || poll(&closed, 1, 0) > 0)
+			return true;
+	}
+	return !TAILQ_EMPTY(&leases->inquiries);
 }
 
 static int something_closed(sd_event_source *source, int fd, uint32_t events, void *arg)

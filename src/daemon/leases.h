@@ -27,6 +27,10 @@ void leases_began(struct page_pool *pages, struct segment *segment);
 /* Its last holder may be gone. */
 void leases_check(struct page_pool *pages, struct segment *segment);
 
+/* Whether leases whose holders have gone are still to be looked at: their pages come back soon, and then
+ * the manager is kicked. */
+bool leases_are_ending(const struct leases *leases);
+
 /* By id, name or path; NULL: none. */
 struct segment *leases_find(struct daemon *daemon, const char *text, struct page_pool **ret_pages);
 struct segment *leases_find_by_name(struct daemon *daemon, const char *name,

@@ -26,6 +26,7 @@
 #include "daemon/server.h"
 
 #define FAILURES_MAX 3
+#define DEFERRALS_MAX 20
 
 TAILQ_HEAD(take_list, take);
 
@@ -45,6 +46,7 @@ struct take {
 	struct filling *filling; /* under way for it */
 	struct cut *cut; /* likewise */
 	unsigned int n_failed; /* fills that found fewer pages than were seen */
+	unsigned int n_deferred; /* for leases that were ending: somebody may never stop closing */
 };
 
 /* A ready segment that is being cut to size in a thread. */
@@ -303,8 +305,11 @@ static enum outcome cannot_place(struct take *take, struct page_pool *pages,
 {
 	struct daemon *daemon = take->daemon;
 
+	/* Pages are on their way back: the manager comes again. */
 	if (daemon->n_freeing)
-		return WAITING; /* pages are on their way back: the manager comes again */
+		return WAITING;
+	if (leases_are_ending(daemon->leases) && take->n_deferred++ < DEFERRALS_MAX)
+		return WAITING;
 	if (decision->placement == PLACE_WAIT) {
 		if (take->is_bounded)
 			return WAITING;
@@ -378,7 +383,8 @@ static enum outcome place(struct take *take, bool is_looked)
 	r = manager_pool_view(daemon, &pools);
 	if (r >= 0) {
 		policy_place(daemon->net, &pools, &daemon->config->goals, &take->request, &decision);
-		is_looked |= decision.placement == PLACE_EXACT;
+		/* A page size that the host does not have cannot be looked at. */
+		is_looked |= decision.placement == PLACE_EXACT || !pages;
 		if (!is_looked)
 			r = manager_look_at(daemon, take->request.page, take->request.node);
 	}

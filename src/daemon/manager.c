@@ -132,7 +132,8 @@ int manager_look_at(struct daemon *daemon, struct page_size page, int node)
 		if (!daemon->seen->node[i].online || (node != NODE_ANY && node != (int)i))
 			continue;
 		r = host_look_headroom(daemon->host, (struct page_class){page, i}, daemon->seen);
-		if (r < 0 && r != -ENOENT)
+		/* No such class here: policy says so better. */
+		if (r < 0 && r != -ENODEV && r != -ENOENT)
 			return r;
 	}
 	make_net(daemon);

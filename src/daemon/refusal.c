@@ -155,24 +155,20 @@ static void abandon(void *arg)
 	free(sending);
 }
 
+/* Holders and fix go beside it, for the client to add to its own sentence. */
 static void write_message(const struct refusal *refusal, struct sending *sending)
 {
 	char asked[BYTES_TEXT_MAX], have[BYTES_TEXT_MAX], need[BYTES_TEXT_MAX], node[16];
-	int length;
 
 	if (refusal->node == NODE_ANY)
 		snprintf(node, sizeof(node), "any");
 	else
 		snprintf(node, sizeof(node), "%d", refusal->node);
-	length = snprintf(sending->message, sizeof(sending->message),
-			  "%s of %s@%s: %s: have %s, need %s",
-			  format_bytes(refusal->asked_bytes, asked), sending->page, node,
-			  refusal->detail ? refusal->detail : refusal_words(refusal->reason),
-			  format_bytes_short(refusal->have_bytes, have),
-			  format_bytes_short(refusal->need_bytes, need));
-	if (*sending->fix && (size_t)length < sizeof(sending->message))
-		snprintf(sending->message + length, sizeof(sending->message) - length, "; fix: %s",
-			 sending->fix);
+	snprintf(sending->message, sizeof(sending->message), "%s of %s@%s: %s: have %s, need %s",
+		 format_bytes(refusal->asked_bytes, asked), sending->page, node,
+		 refusal->detail ? refusal->detail : refusal_words(refusal->reason),
+		 format_bytes_short(refusal->have_bytes, have),
+		 format_bytes_short(refusal->need_bytes, need));
 }
 
 /* Others hold what is missing: worth a look who. */

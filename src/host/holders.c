@@ -38,7 +38,7 @@ static bool has_open(int process_fd, dev_t dev, ino_t ino)
 		if (entry->d_name[0] == '.')
 			continue;
 		if (statx(dirfd(dir), entry->d_name, AT_STATX_DONT_SYNC, STATX_INO, &stx) == 0 &&
-		    stx.stx_ino == ino && makedev(stx.stx_dev_major, stx.stx_dev_minor) == dev)
+		    (!ino || stx.stx_ino == ino) && makedev(stx.stx_dev_major, stx.stx_dev_minor) == dev)
 			return true;
 	}
 	return false;
@@ -51,7 +51,7 @@ static bool is_mapping_of(const char *line, dev_t dev, ino_t ino)
 	unsigned int major_number, minor_number;
 
 	return sscanf(line, "%*s %*s %*s %x:%x %llu", &major_number, &minor_number, &inode) == 3 &&
-	       inode == ino && makedev(major_number, minor_number) == dev;
+	       (!ino || inode == ino) && makedev(major_number, minor_number) == dev;
 }
 
 static bool has_mapped(int process_fd, dev_t dev, ino_t ino)

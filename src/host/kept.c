@@ -194,6 +194,7 @@ int kept_read_memory(const struct kept *kept, int node, struct host_view *view, 
 		return fault_note(fault, r, "/proc/meminfo");
 	view->total_bytes = memory.total_bytes;
 	view->available_bytes = available_bytes;
+	view->default_hugetlb_bytes = optional_kb(text, "Hugepagesize");
 	held_back_bytes =
 		memory.loose_bytes > available_bytes ? memory.loose_bytes - available_bytes : 0;
 	for (unsigned int n = 0; n < NODES_MAX; n++) {

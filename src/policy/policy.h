@@ -2,6 +2,9 @@
 /*
  * policy/policy.h - decide: a view and goals in, orders out.
  *
+ * The host's view is what is left once the fills under way are done: whoever runs them deducts what
+ * they still have to take.
+ *
  * Pure: no clock, no file, no thread, no allocation; the same input gives the same output. Safe to
  * call from anywhere.
  */

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What the tests of `prezero` share: a scripted daemon and the program run against it.
+"""What the tests of `prezero` share: the program, run against a scripted daemon or a real one.
 
 Guarantees: the program sees no socket but the test's, no terminal unless the test gives it one, and
 no locale but C.
@@ -20,14 +20,11 @@ DONE, FAILED, INPUT, REFUSED, NO_DAEMON, NO_LEASE, NOT_PERMITTED, TIMED_OUT = ra
 RUN_FAILED, RUN_CANNOT, RUN_NOT_FOUND = 125, 126, 127
 
 
-class CliTest(unittest.TestCase):
-    longMessage = True
+class RunsPrezero:
+    """For a test case: the program, against the daemon at a socket."""
 
-    def setUp(self):
-        self.fake = FakeDaemon()
-        self.addCleanup(self.fake.close)
-        self.environment = {**os.environ, "PREZERO_SOCKET": self.fake.socket_path, "LC_ALL": "C",
-                            "TERM": "xterm"}
+    def use_socket(self, path):
+        self.environment = {**os.environ, "PREZERO_SOCKET": path, "LC_ALL": "C", "TERM": "xterm"}
 
     def start(self, *arguments, **options):
         options = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE,
@@ -63,6 +60,15 @@ class CliTest(unittest.TestCase):
         for text in [says] if isinstance(says, str) else says:
             self.assertIn(text, process.err)
         return process.err
+
+
+class CliTest(RunsPrezero, unittest.TestCase):
+    longMessage = True
+
+    def setUp(self):
+        self.fake = FakeDaemon()
+        self.addCleanup(self.fake.close)
+        self.use_socket(self.fake.socket_path)
 
 
 class Terminal:

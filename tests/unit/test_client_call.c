@@ -244,7 +244,7 @@ static void refusals(void **state)
 			 "\"holders\":[" HOLDER("7") "," HOLDER("8") "],\"fix\":\"free some\""),
 		 -ENOMEM,
 		 "2M@0: have 1G, need 4G; held by qemu (pid 7, uid 1000), qemu (pid 8, uid 1000); "
-		 "try: free some"},
+		 "fix: free some"},
 		{REFUSED("floor", "\"holders\":[" HOLDER("1") "," HOLDER("2") "," HOLDER(
 					  "3") "," HOLDER("4") "," HOLDER("5") "," HOLDER("6") "]"),
 		 -ENOMEM,

@@ -75,6 +75,7 @@ static void eight_nodes(void **state)
 	assert_int_equal(view.nodes_end, 8);
 	assert_true(view.total_bytes == 16 * TIB);
 	assert_int_equal(view.n_hugetlb, 2);
+	assert_int_equal(view.default_hugetlb_bytes, 2 * MIB);
 	assert_string_equal(set_text(&view.cpus), "0-511");
 	assert_true(view.thp_bytes == 2 * MIB);
 	assert_false(view.thp_shmem_denied);
@@ -472,6 +473,8 @@ static void this_machine(void **state)
 	assert_true(captured.total_bytes == view.total_bytes);
 	assert_int_equal(captured.nodes_end, view.nodes_end);
 	assert_int_equal(captured.n_hugetlb, view.n_hugetlb);
+	assert_int_equal(captured.default_hugetlb_bytes, view.default_hugetlb_bytes);
+	assert_int_equal(view.default_hugetlb_bytes != 0, view.n_hugetlb != 0);
 	assert_int_equal(captured.thp_bytes, view.thp_bytes);
 	assert_int_equal(captured.thp_shmem_denied, view.thp_shmem_denied);
 	assert_int_equal(captured.cgroup_headroom_bytes == UNLIMITED,
