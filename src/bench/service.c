@@ -187,7 +187,10 @@ static bool stands(const struct service *service, const json_t *status, char *sh
 	char name[32];
 
 	snprintf(short_of, short_of_bytes, "%s", shortage ? shortage : "");
-	if (sum_of_classes(status, "filling_bytes") > 0 || sum_of_classes(status, "lent_bytes") > 0)
+	/* Pinned: unlinked already, and not yet back in the kernel. */
+	if (sum_of_classes(status, "filling_bytes") > 0 ||
+	    sum_of_classes(status, "lent_bytes") > 0 ||
+	    json_array_size(json_object_get(status, "pinned")) > 0)
 		return false;
 	if (!service->page)
 		return json_array_size(stocks) == 0 && sum_of_classes(status, "ready_bytes") == 0;
