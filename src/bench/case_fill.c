@@ -144,17 +144,8 @@ static int populate_files(const struct fill_work *work, const int fds[], double 
 	int r = spans ? 0 : -ENOMEM;
 
 	while (n_mapped < work->n_files && r == 0) {
-		void *address = mmap(NULL, work->file_bytes, PROT_READ | PROT_WRITE,
-				     MAP_SHARED | MAP_NORESERVE, fds[n_mapped], 0);
-
-		if (address == MAP_FAILED) {
-			r = -errno;
-			break;
-		}
-		addresses[n_mapped++] = address;
-		if (work->page.kind == PAGE_THP &&
-		    madvise(address, work->file_bytes, MADV_HUGEPAGE) < 0)
-			r = -errno;
+		r = map_file(work->page, fds[n_mapped], work->file_bytes, &addresses[n_mapped]);
+		n_mapped += r == 0;
 	}
 	mapped_s = now_s() - mapped_s;
 	if (r == 0)

@@ -19,7 +19,8 @@
 
 #define CLIENTS 8
 #define SEGMENT_BYTES (2ULL << 20)
-#define STOCK_SEGMENTS 128
+#define STOCK_SEGMENTS_MAX 128
+#define TAKE_WAIT_MS 10000
 #define ROUND_S 2.0
 
 struct round {
@@ -67,6 +68,7 @@ static bool trip(struct round *round, struct prezero *connection)
 	request.page = "2M";
 	request.node = round->node;
 	request.name = round->is_named ? name : NULL;
+	request.wait_ms = TAKE_WAIT_MS; /* others give their page back meanwhile */
 	if (prezero_take(connection, &request, sizeof(request), &lease) < 0) {
 		round_fail(round, "take", prezero_error(connection));
 		return false;
@@ -103,10 +105,13 @@ static void *client_main(void *arg)
 static int prepare(struct bench *bench, struct trial *trial)
 {
 	const char *why = bench_why_no_pool(bench);
+	uint64_t keep = bench->bytes / SEGMENT_BYTES / 4; /* the rest is on its way there or back */
 
+	if (keep > STOCK_SEGMENTS_MAX)
+		keep = STOCK_SEGMENTS_MAX;
 	if (why)
 		return trial_fail(trial, -ENODATA, "%s", why);
-	return service_keep(bench->service, "2M", SEGMENT_BYTES, STOCK_SEGMENTS, trial->reason,
+	return service_keep(bench->service, "2M", SEGMENT_BYTES, (unsigned int)keep, trial->reason,
 			    sizeof(trial->reason));
 }
 

@@ -21,7 +21,7 @@ static json_t *measure(struct bench *bench, uint64_t bytes)
 	struct trial touched = {0};
 	struct trial trials[] = {
 		{.prepare = prepare_cold, .run = run_touch_cold, .arg = &work},
-		{.prepare = prepare_pool, .run = run_take_and_map, .arg = &work},
+		{.prepare = prepare_pool, .run = run_take_and_map, .arg = &work, .also = &touched},
 		{.prepare = prepare_cold, .run = run_qemu_prealloc, .arg = &work},
 		{.prepare = prepare_pool, .run = run_qemu_pool, .arg = &work},
 		{.prepare = prepare_cold, .run = run_qemu_floor, .arg = &work},
@@ -29,7 +29,6 @@ static json_t *measure(struct bench *bench, uint64_t bytes)
 	unsigned int n_trials = qemu_is_installed() ? ARRAY_LEN(trials) : 2;
 	json_t *point = json_pack("{s:I}", "bytes", (json_int_t)bytes);
 
-	work.touched = &touched;
 	trials_interleave(bench, "size", trials, n_trials, bench_rounds(bench, 3));
 	for (unsigned int i = 0; point && i < n_trials; i++) {
 		const struct trial *trial = &trials[i];

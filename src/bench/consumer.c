@@ -70,7 +70,7 @@ int run_take_and_map(struct bench *bench, struct trial *trial, double *ret_s)
 		return trial_fail(trial, r, "%s", prezero_error(connection));
 	*ret_s = now_s() - started_s;
 	touch(prezero_map_address(map), work->bytes, work->page.bytes);
-	series_add(&work->touched->series, now_s() - started_s);
+	trial->also->on_the_way_s = now_s() - started_s;
 	prezero_unmap(map);
 	return 0;
 }
@@ -127,16 +127,21 @@ int run_mlock_pool(struct bench *bench, struct trial *trial, double *ret_s)
 	struct prezero *connection = service_connection(bench->service);
 	struct prezero_request request = request_of(bench, work);
 	double started_s = now_s();
-	struct prezero_map *map;
-	int r = prezero_map(connection, &request, sizeof(request), &map);
+	struct prezero_lease *lease;
+	void *address;
+	int r = prezero_take(connection, &request, sizeof(request), &lease);
 
 	if (r < 0)
 		return trial_fail(trial, r, "%s", prezero_error(connection));
-	r = lock(trial, prezero_map_address(map));
-	*ret_s = now_s() - started_s;
-	if (r == 0)
-		r = check_huge(trial, prezero_map_address(map));
-	prezero_unmap(map);
+	r = map_file(work->page, prezero_lease_fd(lease), work->bytes, &address);
+	if (r == 0) {
+		r = lock(trial, address);
+		*ret_s = now_s() - started_s;
+		if (r == 0)
+			r = check_huge(trial, address);
+		munmap(address, work->bytes);
+	}
+	prezero_lease_free(lease);
 	return r;
 }
 
@@ -180,8 +185,8 @@ int run_qemu_pool(struct bench *bench, struct trial *trial, double *ret_s)
 		return trial_fail(trial, r, "%s", prezero_error(connection));
 	taken_s = now_s() - taken_s;
 
-	/* The next trial may be a cold one: the segment is not to be replaced when it ends. */
-	r = service_stop_filling(bench->service, trial->reason, sizeof(trial->reason));
+	/* The daemon rests while QEMU starts, and does not replace the segment when it ends. */
+	r = service_keep_leases(bench->service, trial->reason, sizeof(trial->reason));
 	if (r == 0) {
 		snprintf(backend, sizeof(backend),
 			 "memory-backend-file,id=mem,size=%" PRIu64 "M,mem-path=%s,share=on%s",

@@ -14,8 +14,6 @@ struct work {
 	const char *page_text;
 	struct page_size page;
 	uint64_t bytes;
-	struct trial
-		*touched; /* of run_take_and_map: gets the time until every page is touched, too */
 	unsigned int prealloc_threads; /* of run_qemu_prealloc */
 	bool is_populated; /* of run_qemu_pool: QEMU maps every page at its start */
 };
@@ -25,7 +23,7 @@ int prepare_pool(struct bench *bench, struct trial *trial);
 
 /* Map, and write a byte to each page. */
 int run_touch_cold(struct bench *bench, struct trial *trial, double *ret_s);
-/* From the request to a populated mapping; then a byte to each page. */
+/* From the request to a populated mapping; trial->also: until a byte is in each page. */
 int run_take_and_map(struct bench *bench, struct trial *trial, double *ret_s);
 
 /* Map and mlock; a trial of huge pages checks that it got them. */

@@ -63,10 +63,17 @@ static void trial_once(struct bench *bench, struct trial *trial, bool is_warm_up
 
 	if (r == 0)
 		r = trial->run(bench, trial, &seconds);
-	if (r < 0)
+	if (r < 0) {
 		trial_fail(trial, r, "%s", strerror(-r));
-	else if (!is_warm_up)
-		series_add(&trial->series, seconds);
+		if (trial->also)
+			trial_fail(trial->also, r, "%s", trial->reason);
+		return;
+	}
+	if (is_warm_up)
+		return;
+	series_add(&trial->series, seconds);
+	if (trial->also)
+		series_add(&trial->also->series, trial->also->on_the_way_s);
 }
 
 void trials_interleave(struct bench *bench, const char *case_name, struct trial *trials,

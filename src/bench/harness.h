@@ -45,6 +45,9 @@ struct trial {
 	/* Measures one sample in seconds; cleans up after itself, untimed. */
 	int (*run)(struct bench *bench, struct trial *trial, double *ret_s);
 	void *arg;
+	/* Another trial that run() measures on the way, in also->on_the_way_s; not run by itself. */
+	struct trial *also;
+	double on_the_way_s;
 	unsigned int every; /* takes part in every n-th round; 0 and 1: in all */
 	struct series series;
 	char reason[REASON_MAX]; /* why it was not measured; "" when it was */

@@ -32,34 +32,53 @@ static int map_hugetlb(uint64_t page_bytes, uint64_t bytes, void **ret)
 	return 0;
 }
 
-int map_anonymous(struct page_size page, uint64_t bytes, void **ret)
+/* Addresses that begin at a multiple of align_bytes, to map something over. */
+static int reserve_aligned(uint64_t bytes, uint64_t align_bytes, char **ret)
 {
-	uint64_t align = page.kind == PAGE_THP ? page.bytes : 2ULL << 20;
-	uint64_t reserved_bytes = bytes + align;
-	uintptr_t start, aligned;
-	char *reserved;
-	int r;
+	char *around = mmap(NULL, bytes + align_bytes, PROT_NONE,
+			    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	uint64_t before_bytes;
 
-	if (page.kind == PAGE_HUGETLB)
-		return map_hugetlb(page.bytes, bytes, ret);
-
-	reserved = mmap(NULL, reserved_bytes, PROT_READ | PROT_WRITE,
-			MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-	if (reserved == MAP_FAILED)
+	if (around == MAP_FAILED)
 		return -errno;
-	start = (uintptr_t)reserved;
-	aligned = (start + align - 1) / align * align;
-	if (aligned > start)
-		munmap(reserved, aligned - start);
-	munmap(reserved + (aligned - start) + bytes, align - (aligned - start));
-	if (madvise((void *)aligned, bytes,
-		    page.kind == PAGE_THP ? MADV_HUGEPAGE : MADV_NOHUGEPAGE) < 0) {
+	before_bytes = (align_bytes - (uintptr_t)around % align_bytes) % align_bytes;
+	if (before_bytes > 0)
+		munmap(around, before_bytes);
+	munmap(around + before_bytes + bytes, align_bytes - before_bytes);
+	*ret = around + before_bytes;
+	return 0;
+}
+
+static int map_over(struct page_size page, int flags, int fd, uint64_t bytes, void **ret)
+{
+	char *address = NULL;
+	int r = reserve_aligned(bytes, page.bytes, &address);
+
+	if (r < 0)
+		return r;
+	if (mmap(address, bytes, PROT_READ | PROT_WRITE, flags | MAP_FIXED, fd, 0) == MAP_FAILED ||
+	    (page.kind == PAGE_THP && madvise(address, bytes, MADV_HUGEPAGE) < 0)) {
 		r = -errno;
-		munmap((void *)aligned, bytes);
+		munmap(address, bytes);
 		return r;
 	}
-	*ret = (void *)aligned;
+	/* A kernel without transparent huge pages refuses it, and needs no telling. */
+	if (page.kind == PAGE_BASE)
+		(void)madvise(address, bytes, MADV_NOHUGEPAGE);
+	*ret = address;
 	return 0;
+}
+
+int map_anonymous(struct page_size page, uint64_t bytes, void **ret)
+{
+	if (page.kind == PAGE_HUGETLB)
+		return map_hugetlb(page.bytes, bytes, ret);
+	return map_over(page, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, bytes, ret);
+}
+
+int map_file(struct page_size page, int fd, uint64_t bytes, void **ret)
+{
+	return map_over(page, MAP_SHARED | MAP_NORESERVE, fd, bytes, ret);
 }
 
 /* A tmpfs that is mounted nowhere: it goes with its last file, so nothing can be left behind. */

@@ -17,6 +17,8 @@ double now_s(void);
 /* Anonymous memory: of hugetlb pages (shared, so that they are reserved and no touch can fail), or
  * of thp or base pages (private, aligned to the huge page). */
 MUST_CHECK int map_anonymous(struct page_size page, uint64_t bytes, void **ret);
+/* A file, shared and aligned to the page, without a reservation. */
+MUST_CHECK int map_file(struct page_size page, int fd, uint64_t bytes, void **ret);
 /* An unlinked file of that length: a memfd of hugetlb pages, or one in a tmpfs of its own that is
  * mounted nowhere (needs root). */
 MUST_CHECK int open_memory_file(struct page_size page, uint64_t bytes, int *ret_fd);

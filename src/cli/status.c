@@ -32,14 +32,14 @@ static void print_header(const json_t *status)
 
 	fputs("prezerod ", stdout);
 	print_safe(stdout, member_text(status, "version"));
-	printf("  pid %llu  up %s  %llu threads\n", (unsigned long long)member_u64(status, "pid"),
+	printf("  pid %llu  up %s  threads %llu\n", (unsigned long long)member_u64(status, "pid"),
 	       format_duration(member_u64(status, "uptime_ms"), uptime),
 	       (unsigned long long)member_u64(status, "threads"));
-	printf("memory   %s total  %s available  %s floor\n",
+	printf("memory   total %s  available %s  floor %s\n",
 	       format_bytes_short(member_u64(status, "total_bytes"), a),
 	       format_bytes_short(member_u64(status, "available_bytes"), b),
 	       format_bytes_short(member_u64(status, "floor_bytes"), c));
-	printf("so far   %llu takes  %llu gives  %llu refusals  %s filled\n",
+	printf("so far   takes %llu  gives %llu  refusals %llu  filled %s\n",
 	       (unsigned long long)member_u64(status, "takes"),
 	       (unsigned long long)member_u64(status, "gives"),
 	       (unsigned long long)member_u64(status, "refusals"),

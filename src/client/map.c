@@ -12,8 +12,8 @@
 
 #include "base/io.h"
 
-#ifndef MADV_POPULATE_WRITE
-#define MADV_POPULATE_WRITE 23
+#ifndef MADV_POPULATE_READ
+#define MADV_POPULATE_READ 22
 #endif
 
 /* More would be of no use: each is a mapping, of which a process may have some ten thousands. */
@@ -218,7 +218,9 @@ int prezero_map(struct prezero *connection, const struct prezero_request *reques
 	r = take_and_append(connection, &known, map);
 	if (!map->address && (r == -ENOMEM || (r == -ETIMEDOUT && known.wait_ms == 0)))
 		r = try_parts(connection, &known, r, map);
-	if (r == 0 && madvise(map->address, map->bytes, MADV_POPULATE_WRITE) < 0)
+	/* To read is enough: the pages are there, and what is shared and writable is mapped writable at
+	 * once. Of base pages the kernel then maps sixteen at a time. */
+	if (r == 0 && madvise(map->address, map->bytes, MADV_POPULATE_READ) < 0)
 		r = set_error(connection, -errno, NULL, "populating the mapping: %s",
 			      strerrordesc_np(errno));
 	if (r < 0) {

@@ -161,6 +161,7 @@ static void abandon(void *arg)
 	free(sending);
 }
 
+/* Holders and fix go beside it, for the client to add to its own sentence. */
 static void write_message(const struct refusal *refusal, struct sending *sending)
 {
 	char asked[BYTES_TEXT_MAX], have[BYTES_TEXT_MAX], need[BYTES_TEXT_MAX], node[16];

@@ -38,7 +38,8 @@ static bool has_open(int process_fd, dev_t dev, ino_t ino)
 		if (entry->d_name[0] == '.')
 			continue;
 		if (statx(dirfd(dir), entry->d_name, AT_STATX_DONT_SYNC, STATX_INO, &stx) == 0 &&
-		    (!ino || stx.stx_ino == ino) && makedev(stx.stx_dev_major, stx.stx_dev_minor) == dev)
+		    (!ino || stx.stx_ino == ino) &&
+		    makedev(stx.stx_dev_major, stx.stx_dev_minor) == dev)
 			return true;
 	}
 	return false;

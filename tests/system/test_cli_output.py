@@ -41,9 +41,9 @@ class Status(CliTest):
     def test_header(self):
         out = self.prezero("status").out
         self.assertEqual(out.split("\n\n")[0].splitlines(), [
-            "prezerod 9.9  pid 4711  up 3d02h  8 threads",
-            "memory   24.0G total  12.0G available  2.00G floor",
-            "so far   5 takes  4 gives  1 refusals  64.0G filled"])
+            "prezerod 9.9  pid 4711  up 3d02h  threads 8",
+            "memory   total 24.0G  available 12.0G  floor 2.00G",
+            "so far   takes 5  gives 4  refusals 1  filled 64.0G"])
 
     def test_big_machine_fits(self):
         self.fake.status = self.big()

@@ -92,6 +92,7 @@ class Guest:
         return self.wait_for(r"(?s)BEGIN\r*\n(.*?)END\r*\n").group(1)
 
     def stop(self):
+        """May be called again."""
         if self.process.poll() is None:
             self.process.terminate()
         self.process.wait(prezero_test.PATIENCE_S)
@@ -103,6 +104,15 @@ class QemuTest(SystemTest):
     def setUpClass(cls):
         cls.files = boot_files()
         super().setUpClass()
+
+    def setUp(self):
+        super().setUp()
+        self._guests = []
+
+    def tearDown(self):
+        for guest in self._guests:
+            guest.stop()
+        super().tearDown()
 
     def service(self, page, keep=1, segment_bytes=GUEST_BYTES):
         daemon = self.daemon(f"[daemon]\ngroup = nogroup\n[stock guests]\npage = {page}\nnode = 0\n"
@@ -138,7 +148,7 @@ class QemuTest(SystemTest):
             command = ["setpriv", f"--reuid={user_id}", f"--regid={user_id}", "--clear-groups",
                        "--", *command]
         guest = Guest(command, daemon.directory / "qemu.log")
-        self.addCleanup(guest.stop)
+        self._guests.append(guest)
         guest.wait_for("prezero guest shell")
         self.assertIn("answer-42", guest.shell("echo answer-$((6 * 7))"))
         return guest
@@ -188,12 +198,16 @@ class QemuTest(SystemTest):
         guest = self.boot(daemon, page, user_id, segment_bytes=segment_bytes)
         self.check_memory(daemon, guest, page, user_id, segment_bytes=segment_bytes)
         guest.stop()
-        # The lease ends with QEMU, and a new segment, zero again, takes its place.
+        # The lease ends with QEMU, and a new segment takes its place, zero as the first one was.
         def is_over():
             with daemon.connect() as client:
                 return not client.list("lent")
         prezero_test.wait_until(is_over, "the end of the lease")
-        self.assertEqual(daemon.wait_ready()["classes"] != [], True)
+        daemon.wait_ready()
+        with daemon.connect() as client:
+            _, fd = client.take(segment_bytes, page=page, wait_ms=0)
+            self.assertIsNone(prezero_test.first_nonzero(fd, segment_bytes))
+            os.close(fd)
 
     def test_2m_as_root(self):
         self.grow(2 * MIB, GUEST_BYTES // (2 * MIB))

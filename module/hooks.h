@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Hooks as data. handout.c has the table of what is hooked, and the functions put in place; hooks.c
+ * puts them there and takes them away.
+ */
+#ifndef PREZERO_HOOKS_H
+#define PREZERO_HOOKS_H
+
+#include <linux/ftrace.h>
+#include <linux/static_call.h>
+
+/* Why something is hooked. Of the hooks for one purpose the first that the kernel has is used. */
+enum hook_purpose {
+	PURPOSE_SKIP,
+	PURPOSE_ENQUEUE,
+	PURPOSE_DEQUEUE,
+	PURPOSE_REMOVE,
+	PURPOSE_ISOLATE,
+	PURPOSE_WAIT_FAULT,
+	PURPOSE_WAIT_MIGRATION,
+	PURPOSE_WAIT_PIN,
+	PURPOSE_FRESH_POOL,
+	PURPOSE_FRESH_SURPLUS,
+	PURPOSE_FRESH_PAGE,
+	NR_PURPOSES,
+};
+
+struct purpose {
+	const char *lost; /* what is lost without it, for the log; NULL: nothing to tell */
+	bool critical;	  /* then the module does not load without it */
+};
+
+struct hook {
+	enum hook_purpose purpose;
+	const char *symbol;
+	/*
+	 * The function's type as layout.c compares it with the running kernel's own description:
+	 * result and parameters, v(oid), p(ointer) or i(nteger).
+	 */
+	const char *prototype;
+
+	/* Exactly one of the two: run at the entry, or run instead. */
+	ftrace_func_t at_entry;
+	void *instead;
+	/* For `instead`: the static call by which it reaches the kernel's function. */
+	struct static_call_key *original;
+	void *original_trampoline;
+
+	/* The rest is filled in by hooks_install(). */
+	struct ftrace_ops ops;
+	unsigned long address;
+	bool installed;
+};
+
+extern const struct purpose hook_purposes[NR_PURPOSES];
+extern struct hook hook_table[];
+extern const unsigned int hook_table_entries;
+
+bool layout_function_matches(const char *symbol, const char *prototype);
+
+#endif

@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+# Role: builds what goes into a guest: kernel modules against its headers, and the test program.
+# Guarantees: a module is built with the compiler that its kernel's headers ask for, from a copy,
+# so the source folder stays clean; a failed build ends with the compiler's own words.
+"""Builds for the guest."""
+
+import os
+import pathlib
+import shutil
+import subprocess
+import tempfile
+
+from kernels import CACHE, REPOSITORY
+
+GUEST = pathlib.Path(__file__).resolve().parent / "guest"
+MODULE = REPOSITORY / "module"
+FLAGS = ("-std=gnu11", "-D_GNU_SOURCE", "-O2", "-static", "-pthread", "-Wall", "-Wextra", "-Werror",
+         "-Wshadow", "-Wstrict-prototypes", "-Wmissing-prototypes")
+
+
+class BuildError(Exception):
+    """A build that failed; the text is the tool's own."""
+
+
+def build_modules(kernel, source, variables=()):
+    """Build the kernel modules in the folder `source`: file name -> content."""
+    tools = kernel.fetch_headers()
+    with tempfile.TemporaryDirectory(dir=tools / "tmp", prefix="build-") as scratch:
+        inside = pathlib.Path("/") / pathlib.Path(scratch).relative_to(tools) / "module"
+        copy = pathlib.Path(scratch) / "module"
+        shutil.copytree(source, copy, ignore=shutil.ignore_patterns("*.o", "*.ko", ".*.cmd"))
+        # objtool reads /proc; a mount namespace of the build's own lets that mount end with it.
+        words = ["unshare", "--mount", "--pid", "--fork", f"--mount-proc={tools / 'proc'}",
+                 "chroot", tools, "make", f"-j{os.cpu_count()}", "-C",
+                 f"/usr/src/linux-headers-{kernel.release}", f"M={inside}", *variables, "modules"]
+        done = subprocess.run([str(word) for word in words], stdout=subprocess.PIPE,
+                              stderr=subprocess.STDOUT, text=True, check=False,
+                              env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C"})
+        modules = {path.name: path.read_bytes() for path in copy.rglob("*.ko")}
+    if done.returncode or not modules:
+        raise BuildError(f"{source} for {kernel.release}:\n{done.stdout[-4000:]}")
+    return modules
+
+
+def build_guest():
+    """Compile the static test program, when a source is newer than it; returns its path."""
+    program = CACHE / "guest"
+    sources = sorted(GUEST.glob("*.c"))
+    newest = max(path.stat().st_mtime for path in GUEST.glob("*.[ch]"))
+    if program.exists() and program.stat().st_mtime > newest:
+        return program
+    CACHE.mkdir(parents=True, exist_ok=True)
+    fresh = program.with_suffix(f".{os.getpid()}")
+    words = [os.environ.get("CC", "cc"), *FLAGS, "-o", fresh, *sources]
+    done = subprocess.run([str(word) for word in words], stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, text=True, check=False)
+    if done.returncode:
+        raise BuildError(done.stdout)
+    fresh.rename(program)
+    return program
