@@ -185,8 +185,8 @@ int run_qemu_pool(struct bench *bench, struct trial *trial, double *ret_s)
 		return trial_fail(trial, r, "%s", prezero_error(connection));
 	taken_s = now_s() - taken_s;
 
-	/* The next trial may be a cold one: the segment is not to be replaced when it ends. */
-	r = service_stop_filling(bench->service, trial->reason, sizeof(trial->reason));
+	/* The daemon rests while QEMU starts, and does not replace the segment when it ends. */
+	r = service_keep_leases(bench->service, trial->reason, sizeof(trial->reason));
 	if (r == 0) {
 		snprintf(backend, sizeof(backend),
 			 "memory-backend-file,id=mem,size=%" PRIu64 "M,mem-path=%s,share=on%s",

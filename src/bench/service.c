@@ -177,9 +177,10 @@ static uint64_t sum_of_classes(const json_t *status, const char *key)
 	return sum;
 }
 
-/* Whether the pool stands as asked. *short_of: what keeps it from that, or "". */
-static bool stands(const struct service *service, const json_t *status, char *short_of,
-		   size_t short_of_bytes)
+/* Whether the pool stands as asked, with or without leases. *short_of: what keeps it from that, or
+ * "". Pinned is what was unlinked already and is not yet back in the kernel. */
+static bool stands(const struct service *service, const json_t *status, bool may_be_lent,
+		   char *short_of, size_t short_of_bytes)
 {
 	json_t *stocks = json_object_get(status, "stocks");
 	json_t *stock = json_array_get(stocks, 0);
@@ -187,9 +188,8 @@ static bool stands(const struct service *service, const json_t *status, char *sh
 	char name[32];
 
 	snprintf(short_of, short_of_bytes, "%s", shortage ? shortage : "");
-	/* Pinned: unlinked already, and not yet back in the kernel. */
 	if (sum_of_classes(status, "filling_bytes") > 0 ||
-	    sum_of_classes(status, "lent_bytes") > 0 ||
+	    (!may_be_lent && sum_of_classes(status, "lent_bytes") > 0) ||
 	    json_array_size(json_object_get(status, "pinned")) > 0)
 		return false;
 	if (!service->page)
@@ -202,7 +202,8 @@ static bool stands(const struct service *service, const json_t *status, char *sh
 	       sum_of_classes(status, "ready_bytes") == service->keep * service->segment_bytes;
 }
 
-static int wait_until_it_stands(struct service *service, char *why, size_t why_bytes)
+static int wait_until_it_stands(struct service *service, bool may_be_lent, char *why,
+				size_t why_bytes)
 {
 	uint64_t deadline_ns = monotonic_ns() + STOCK_PATIENCE_NS;
 	char short_of[64], message[256];
@@ -219,7 +220,7 @@ static int wait_until_it_stands(struct service *service, char *why, size_t why_b
 				       message);
 		}
 		status = json_loads(text, 0, NULL);
-		is_as_asked = stands(service, status, short_of, sizeof(short_of));
+		is_as_asked = stands(service, status, may_be_lent, short_of, sizeof(short_of));
 		json_decref(status);
 		if (is_as_asked)
 			return 0;
@@ -262,17 +263,19 @@ int service_keep(struct service *service, const char *page, uint64_t segment_byt
 {
 	int r = reload(service, page, segment_bytes, keep, why, why_bytes);
 
-	return r < 0 ? r : wait_until_it_stands(service, why, why_bytes);
-}
-
-int service_stop_filling(struct service *service, char *why, size_t why_bytes)
-{
-	return reload(service, NULL, 0, 0, why, why_bytes);
+	return r < 0 ? r : wait_until_it_stands(service, false, why, why_bytes);
 }
 
 int service_keep_nothing(struct service *service, char *why, size_t why_bytes)
 {
-	int r = service_stop_filling(service, why, why_bytes);
+	int r = reload(service, NULL, 0, 0, why, why_bytes);
 
-	return r < 0 ? r : wait_until_it_stands(service, why, why_bytes);
+	return r < 0 ? r : wait_until_it_stands(service, false, why, why_bytes);
+}
+
+int service_keep_leases(struct service *service, char *why, size_t why_bytes)
+{
+	int r = reload(service, NULL, 0, 0, why, why_bytes);
+
+	return r < 0 ? r : wait_until_it_stands(service, true, why, why_bytes);
 }

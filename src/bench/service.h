@@ -35,7 +35,7 @@ MUST_CHECK int service_keep(struct service *service, const char *page, uint64_t 
 			    unsigned int keep, char *why, size_t why_bytes);
 /* No stock: returns when every page is back in the kernel. */
 MUST_CHECK int service_keep_nothing(struct service *service, char *why, size_t why_bytes);
-/* No new stock, without waiting: what is lent stays lent and is not replaced. */
-MUST_CHECK int service_stop_filling(struct service *service, char *why, size_t why_bytes);
+/* The same, but what is lent stays lent: when it ends it is not replaced. */
+MUST_CHECK int service_keep_leases(struct service *service, char *why, size_t why_bytes);
 
 #endif

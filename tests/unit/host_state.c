@@ -23,8 +23,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/cleanup.h"
+
 #define LOCK_FILE "/run/lock/prezero-tests.lock"
 #define SETTINGS_MAX 1024
+#define PAGE_SIZES_MAX 16
+#define SETTING_PATH_MAX 160
 #define SETTLE_TRIES 500
 #define PATTERN 0xa5a5a5a5a5a5a5a5ULL
 #define STATES_TO_LIST 3
@@ -32,11 +36,18 @@
 struct setting {
 	char *path;
 	char text[64];
-	bool is_counter; /* compared, not written */
+};
+
+/* What of a huge page size is in somebody's hands: may get less meanwhile, but not more. */
+struct in_use {
+	char *directory;
+	uint64_t used_pages, reserved_pages;
 };
 
 static struct setting setting[SETTINGS_MAX];
 static unsigned int n_settings;
+static struct in_use in_use[PAGE_SIZES_MAX];
+static unsigned int n_in_use;
 static bool is_entered;
 static int lock_fd = -1, keeper_fd = -1;
 static pid_t keeper;
@@ -51,14 +62,11 @@ static const char *const setting_globs[] = {
 	"/sys/kernel/mm/transparent_hugepage/defrag",
 };
 
-static const char *const counter_globs[] = {
-	"/sys/devices/system/node/node*/hugepages/*/free_hugepages",
-	"/sys/devices/system/node/node*/hugepages/*/surplus_hugepages",
-	"/sys/kernel/mm/hugepages/*/resv_hugepages",
-};
+/* One a size. */
+static const char pages_glob[] = "/sys/kernel/mm/hugepages/*";
 
 /* "always [madvise] never" is what is in brackets. */
-static bool read_setting(const char *path, char text[64])
+static bool read_text(const char *path, char text[64])
 {
 	FILE *file = fopen(path, "re");
 	char line[256], *open_bracket, *close_bracket;
@@ -81,6 +89,28 @@ static bool read_setting(const char *path, char text[64])
 	return true;
 }
 
+static uint64_t read_number(const char *directory, const char *file)
+{
+	char path[SETTING_PATH_MAX + 32], text[64];
+
+	snprintf(path, sizeof(path), "%.*s/%s", SETTING_PATH_MAX, directory, file);
+	return read_text(path, text) ? strtoull(text, NULL, 10) : 0;
+}
+
+/* What is configured: nr_hugepages less the surplus pages, which are somebody's for a while. */
+static bool read_setting(const char *path, char text[64])
+{
+	const char *file = strrchr(path, '/') + 1;
+	char directory[SETTING_PATH_MAX];
+
+	if (strcmp(file, "nr_hugepages") != 0)
+		return read_text(path, text);
+	snprintf(directory, sizeof(directory), "%.*s", (int)(file - 1 - path), path);
+	snprintf(text, 64, "%" PRIu64,
+		 read_number(directory, file) - read_number(directory, "surplus_hugepages"));
+	return true;
+}
+
 static bool write_setting(const char *path, const char *text)
 {
 	FILE *file = fopen(path, "we");
@@ -92,23 +122,38 @@ static bool write_setting(const char *path, const char *text)
 	return fclose(file) == 0 && ok;
 }
 
-static void snapshot(const char *const *globs, unsigned int n_globs, bool are_counters)
+static void add_setting(const char *path)
 {
-	for (unsigned int i = 0; i < n_globs; i++) {
-		glob_t found = {0};
+	if (n_settings < SETTINGS_MAX && read_setting(path, setting[n_settings].text))
+		setting[n_settings++].path = strdup(path);
+}
 
-		if (glob(globs[i], 0, NULL, &found) == 0)
-			for (size_t j = 0; j < found.gl_pathc && n_settings < SETTINGS_MAX; j++) {
-				struct setting *s = &setting[n_settings];
+static void look_in_use(const char *directory, uint64_t *ret_used, uint64_t *ret_reserved)
+{
+	*ret_used = read_number(directory, "nr_hugepages") -
+		    read_number(directory, "free_hugepages");
+	*ret_reserved = read_number(directory, "resv_hugepages");
+}
 
-				if (!read_setting(found.gl_pathv[j], s->text))
-					continue;
-				s->path = strdup(found.gl_pathv[j]);
-				s->is_counter = are_counters;
-				n_settings++;
-			}
-		globfree(&found);
-	}
+static void add_in_use(const char *directory)
+{
+	struct in_use *u = &in_use[n_in_use];
+
+	if (n_in_use == PAGE_SIZES_MAX)
+		return;
+	u->directory = strdup(directory);
+	look_in_use(directory, &u->used_pages, &u->reserved_pages);
+	n_in_use++;
+}
+
+static void for_each_path(const char *pattern, void (*add)(const char *path))
+{
+	glob_t found = {0};
+
+	if (glob(pattern, 0, NULL, &found) == 0)
+		for (size_t i = 0; i < found.gl_pathc; i++)
+			add(found.gl_pathv[i]);
+	globfree(&found);
 }
 
 static void put_back(void)
@@ -116,22 +161,36 @@ static void put_back(void)
 	char now[64];
 
 	for (unsigned int i = 0; i < n_settings; i++)
-		if (!setting[i].is_counter && read_setting(setting[i].path, now) &&
-		    strcmp(now, setting[i].text) != 0)
+		if (read_setting(setting[i].path, now) && strcmp(now, setting[i].text) != 0)
 			write_setting(setting[i].path, setting[i].text);
 }
 
 static unsigned int count_differences(bool say)
 {
 	unsigned int n = 0;
-	char now[64];
 
 	for (unsigned int i = 0; i < n_settings; i++) {
+		char now[64];
+
 		if (!read_setting(setting[i].path, now) || !strcmp(now, setting[i].text))
 			continue;
 		n++;
 		if (say)
-			print_error("%s: %s -> %s\n", setting[i].path, setting[i].text, now);
+			print_error("# %s: %s -> %s\n", setting[i].path, setting[i].text, now);
+	}
+	for (unsigned int i = 0; i < n_in_use; i++) {
+		const struct in_use *was = &in_use[i];
+		uint64_t used_pages, reserved_pages;
+
+		look_in_use(was->directory, &used_pages, &reserved_pages);
+		if (used_pages <= was->used_pages && reserved_pages <= was->reserved_pages)
+			continue;
+		n++;
+		if (say)
+			print_error("# %s: used %" PRIu64 " -> %" PRIu64 ", reserved %" PRIu64
+				    " -> %" PRIu64 "\n",
+				    was->directory, was->used_pages, used_pages,
+				    was->reserved_pages, reserved_pages);
 	}
 	return n;
 }
@@ -159,6 +218,11 @@ static int start_keeper(void)
 	return 0;
 }
 
+static void mount_path(char path[64], unsigned int index)
+{
+	snprintf(path, 64, "%s/%u", base_dir, index);
+}
+
 int host_enter(void **state)
 {
 	(void)state;
@@ -167,11 +231,12 @@ int host_enter(void **state)
 	lock_fd = open(LOCK_FILE, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
 	if (lock_fd < 0 || flock(lock_fd, LOCK_EX) < 0)
 		return -1;
-	snapshot(setting_globs, sizeof(setting_globs) / sizeof(setting_globs[0]), false);
-	snapshot(counter_globs, sizeof(counter_globs) / sizeof(counter_globs[0]), true);
+	for (size_t i = 0; i < ARRAY_LEN(setting_globs); i++)
+		for_each_path(setting_globs[i], add_setting);
+	for_each_path(pages_glob, add_in_use);
 	if (start_keeper() < 0)
 		return -1;
-	if (!mkdtemp(base_dir) || unshare(CLONE_NEWNS) < 0 ||
+	if (!mkdtemp(base_dir) || chmod(base_dir, 0755) < 0 || unshare(CLONE_NEWNS) < 0 ||
 	    mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
 		return -1;
 	is_entered = true;
@@ -190,6 +255,14 @@ int host_leave(void **state)
 	for (int i = 0; i < SETTLE_TRIES && count_differences(false); i++)
 		usleep(10000);
 	n = count_differences(true);
+	/* Of a test that failed midway. */
+	while (n_mounts > 0) {
+		char path[64];
+
+		mount_path(path, --n_mounts);
+		umount2(path, MNT_DETACH);
+		rmdir(path);
+	}
 	rmdir(base_dir);
 	(void)!write(keeper_fd, "", 1);
 	waitpid(keeper, NULL, 0);
@@ -197,7 +270,9 @@ int host_leave(void **state)
 	close(lock_fd);
 	for (unsigned int i = 0; i < n_settings; i++)
 		free(setting[i].path);
-	n_settings = 0;
+	for (unsigned int i = 0; i < n_in_use; i++)
+		free(in_use[i].directory);
+	n_settings = n_in_use = 0;
 	is_entered = false;
 	return n ? -1 : 0;
 }
@@ -206,37 +281,38 @@ void host_required(void)
 {
 	if (is_entered)
 		return;
-	print_message("needs root: it mounts and changes nr_hugepages\n");
+	print_message("# needs root: it mounts and changes nr_hugepages\n");
 	skip();
 }
 
-static void page_file(char path[160], uint64_t page_bytes, const char *what)
+static void page_file(char path[SETTING_PATH_MAX], uint64_t page_bytes, const char *what)
 {
-	snprintf(path, 160, "/sys/devices/system/node/node0/hugepages/hugepages-%" PRIu64 "kB/%s",
+	snprintf(path, SETTING_PATH_MAX,
+		 "/sys/devices/system/node/node0/hugepages/hugepages-%" PRIu64 "kB/%s",
 		 page_bytes >> 10, what);
 }
 
 uint64_t host_count(uint64_t page_bytes, const char *what)
 {
-	char path[160], text[64];
+	char path[SETTING_PATH_MAX], text[64];
 
 	page_file(path, page_bytes, what);
-	return read_setting(path, text) ? strtoull(text, NULL, 10) : 0;
+	return read_text(path, text) ? strtoull(text, NULL, 10) : 0;
 }
 
 uint64_t host_reserved_pages(uint64_t page_bytes)
 {
-	char path[160], text[64];
+	char path[SETTING_PATH_MAX], text[64];
 
 	snprintf(path, sizeof(path),
 		 "/sys/kernel/mm/hugepages/hugepages-%" PRIu64 "kB/resv_hugepages",
 		 page_bytes >> 10);
-	return read_setting(path, text) ? strtoull(text, NULL, 10) : 0;
+	return read_text(path, text) ? strtoull(text, NULL, 10) : 0;
 }
 
 void host_set_pages(uint64_t page_bytes, uint64_t n_pages)
 {
-	char path[160], text[64];
+	char path[SETTING_PATH_MAX], text[64];
 
 	page_file(path, page_bytes, "nr_hugepages");
 	snprintf(text, sizeof(text), "%" PRIu64, n_pages);
@@ -246,22 +322,22 @@ void host_set_pages(uint64_t page_bytes, uint64_t n_pages)
 void host_need_pages(uint64_t page_bytes, unsigned int n_pages)
 {
 	uint64_t free_pages = host_count(page_bytes, "free_hugepages");
-	char path[160];
+	char path[SETTING_PATH_MAX];
 
 	host_required();
 	page_file(path, page_bytes, "nr_hugepages");
 	if (access(path, F_OK) < 0) {
 		if (page_bytes == 1ULL << 30)
-			print_message("no 1G pages on this machine\n");
+			print_message("# no 1G pages on this machine\n");
 		else
-			print_message("no %" PRIu64 "K pages on this machine\n", page_bytes >> 10);
+			print_message("# no %" PRIu64 "K pages on this machine\n", page_bytes >> 10);
 		skip();
 	}
 	if (free_pages < n_pages)
 		host_set_pages(page_bytes,
 			       host_count(page_bytes, "nr_hugepages") + n_pages - free_pages);
 	if (host_count(page_bytes, "free_hugepages") < n_pages) {
-		print_message("the host has no %u free huge pages to give\n", n_pages);
+		print_message("# the host has no %u free huge pages to give\n", n_pages);
 		skip();
 	}
 }
@@ -274,14 +350,9 @@ struct page_size host_page(enum page_kind kind)
 	if (kind == PAGE_BASE)
 		page.bytes = (uint64_t)sysconf(_SC_PAGESIZE);
 	if (kind == PAGE_THP &&
-	    read_setting("/sys/kernel/mm/transparent_hugepage/hpage_pmd_size", text))
+	    read_text("/sys/kernel/mm/transparent_hugepage/hpage_pmd_size", text))
 		page.bytes = strtoull(text, NULL, 10);
 	return page;
-}
-
-static void mount_path(char path[64], unsigned int index)
-{
-	snprintf(path, 64, "%s/%u", base_dir, index);
 }
 
 int host_mount(struct page_size page, uint64_t limit_bytes)
@@ -319,7 +390,7 @@ static bool is_empty(int dir_fd)
 		return true; /* there is no such directory */
 	while ((item = readdir(dir)))
 		if (item->d_name[0] != '.') {
-			print_error("left behind: %s\n", item->d_name);
+			print_error("# left behind: %s\n", item->d_name);
 			empty = false;
 		}
 	closedir(dir);
