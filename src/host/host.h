@@ -42,7 +42,7 @@ MUST_CHECK int host_read_overcommit(struct host *host, uint64_t page_bytes, uint
 /* -EINVAL for a size that takes no surplus pages. */
 MUST_CHECK int host_write_overcommit(struct host *host, uint64_t page_bytes, uint64_t pages);
 /* Has the kernel move pages of a node together, in the calling thread; takes long. */
-MUST_CHECK int host_compact(struct host *host, int node);
+int host_compact(struct host *host, int node);
 /* Whether the kernel zeroes what it allocates (init_on_alloc): from its command line, else from its
  * configuration under /boot. -ENODATA: neither says. */
 MUST_CHECK int host_zeroes_on_alloc(struct host *host, bool *ret);
