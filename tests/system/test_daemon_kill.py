@@ -113,12 +113,12 @@ class Kill(SystemTest):
         daemon = self.daemon(CONFIG, start=False)
         source = random.Random(int(time.time()))
         # Two stops a call. Starting takes some hundred calls, the scenario some thousand.
-        last, n, tried = 6000, 20, 0
+        last, n, tried = 40000, 20, 0
         while n < last:
             if not self.kill_at(daemon, n):
                 break
             tried += 1
-            n += 1 if LONG else source.randrange(60, 160)
+            n += 1 if LONG else source.randrange(100, 400)
         self.assertGreater(tried, 10)
         print(f"# killed at {tried} instants, the last before stop {n}", flush=True)
 
