@@ -3,9 +3,9 @@
  * fill/fill.h - a team of threads that has the kernel zero pages.
  *
  * Jobs are submitted and finished in one thread (the owner's); team threads only work on units. A
- * fill job populates a range of an open segment file on one node with MADV_POPULATE_WRITE, unit by
- * unit, or does other work on pages of one node; a chore runs a slow call (unlink, truncate, a scan
- * of /proc) off the owner's thread.
+ * fill job populates a range of an open segment file on one node with MADV_POPULATE_WRITE (base
+ * pages: by writing zeros), unit by unit, or does other work on pages of one node; a chore runs a
+ * slow call (unlink, truncate, a scan of /proc) off the owner's thread.
  *
  * Guarantees: a unit is never below one page; no thread idles while a job that may use it has a unit
  * left; a cancelled job stops within one unit per thread; every page is verified to be on its node;

@@ -268,7 +268,6 @@ static int map_job(struct fill_job *job)
 	int r = fill_range_map(&job->range, job->fd, job->offset_bytes);
 
 	lock(team);
-	job->fd = close_fd(job->fd);
 	job->is_mapping = false;
 	if (r < 0)
 		stop_job(job, r);
