@@ -84,8 +84,7 @@ static struct error_entry *find_entry(struct prezero *connection)
 	if (!errors)
 		return NULL;
 	pthread_mutex_lock(&lock);
-	LIST_FOREACH(entry, errors, of_thread)
-	{
+	LIST_FOREACH(entry, errors, of_thread) {
 		if (entry->connection == connection)
 			break;
 	}

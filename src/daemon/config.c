@@ -65,7 +65,8 @@ static int say_once(struct builder *b, const char *text)
 
 	for (unsigned int i = 0; i < b->n_said; i++) {
 		if (!strcmp(b->said[i], text))
-			return config_fault(&b->lines, "%s is said a second time in this file", text);
+			return config_fault(&b->lines, "%s is said a second time in this file",
+					    text);
 	}
 	larger = array_extend(b->said, b->n_said, sizeof(*larger));
 	if (!larger)
@@ -93,8 +94,8 @@ static int read_count(struct builder *b, const char *name, const char *value, ui
 	uint64_t count;
 
 	if (parse_u64(value, &count) < 0 || count < min || count > max)
-		return config_fault(&b->lines, "%s must be a number from %lu to %lu, not '%s'", name,
-				    (unsigned long)min, (unsigned long)max, value);
+		return config_fault(&b->lines, "%s must be a number from %lu to %lu, not '%s'",
+				    name, (unsigned long)min, (unsigned long)max, value);
 	*ret = count;
 	return 0;
 }
@@ -107,8 +108,8 @@ static int read_bytes(struct builder *b, const char *name, const char *value, ui
 	if (r == -ERANGE)
 		return config_fault(&b->lines, "%s is too large: '%s'", name, value);
 	if (r < 0)
-		return config_fault(&b->lines, "%s must be a size such as 512M or 8G, not '%s'", name,
-				    value);
+		return config_fault(&b->lines, "%s must be a size such as 512M or 8G, not '%s'",
+				    name, value);
 	*ret = bytes;
 	return 0;
 }
@@ -116,8 +117,10 @@ static int read_bytes(struct builder *b, const char *name, const char *value, ui
 static int read_page(struct builder *b, const char *value, struct page_size *ret)
 {
 	if (page_size_parse(value, b->pages.thp_bytes, b->pages.base_bytes, ret) < 0)
-		return config_fault(&b->lines, "page must be 2M, 1G, another huge page size, thp or base, not '%s'",
-				    value);
+		return config_fault(
+			&b->lines,
+			"page must be 2M, 1G, another huge page size, thp or base, not '%s'",
+			value);
 	return 0;
 }
 
@@ -135,7 +138,8 @@ static int set_daemon_key(struct builder *b, const char *name, const char *value
 		return read_bytes(b, name, value, &config->rate_bytes_per_s);
 	if (!strcmp(name, "cpus")) {
 		if (parse_id_set(value, &config->cpus) < 0)
-			return config_fault(&b->lines, "cpus must be a list such as 0-3,8, not '%s'", value);
+			return config_fault(&b->lines,
+					    "cpus must be a list such as 0-3,8, not '%s'", value);
 		return 0;
 	}
 	if (!strcmp(name, "floor")) {
@@ -145,16 +149,21 @@ static int set_daemon_key(struct builder *b, const char *name, const char *value
 		if (read_bytes(b, name, value, &config->goals.floor_bytes) < 0)
 			return -EINVAL;
 		if (!config->goals.floor_bytes)
-			return config_fault(&b->lines, "floor must leave something: a size, or auto");
+			return config_fault(&b->lines,
+					    "floor must leave something: a size, or auto");
 		return 0;
 	}
 	if (!strcmp(name, "group")) {
 		if (!*value || strlen(value) >= sizeof(config->group) || strpbrk(value, BLANKS))
-			return config_fault(&b->lines, "group must be the name of a group, not '%s'", value);
+			return config_fault(&b->lines,
+					    "group must be the name of a group, not '%s'", value);
 		strcpy(config->group, value);
 		return 0;
 	}
-	return config_fault(&b->lines, "unknown key '%s' in [daemon]: threads, cpus, rate, floor, group, clients_max", name);
+	return config_fault(
+		&b->lines,
+		"unknown key '%s' in [daemon]: threads, cpus, rate, floor, group, clients_max",
+		name);
 }
 
 /* [stock NAME] */
@@ -200,8 +209,10 @@ static int begin_stock(struct builder *b, const char *name)
 				    sizeof(draft->stock.name) - 1);
 	for (const char *c = name; *c; c++) {
 		if (!isalnum((unsigned char)*c) && !strchr("._-", *c))
-			return config_fault(&b->lines, "a stock's name is made of letters, digits, '.', '_' and '-', not '%s'",
-					    name);
+			return config_fault(
+				&b->lines,
+				"a stock's name is made of letters, digits, '.', '_' and '-', not '%s'",
+				name);
 	}
 	for (unsigned int i = 0; i < b->n_drafts; i++) {
 		if (!strcmp(b->draft[i].stock.name, name)) {
@@ -237,8 +248,9 @@ static int set_leave_free_key(struct builder *b, const char *name, const char *v
 	uint64_t bytes;
 
 	if (page_size_parse(name, 0, 0, &page) < 0 || page.kind != PAGE_HUGETLB)
-		return config_fault(&b->lines, "the keys of [leave_free] are huge page sizes such as 2M, not '%s'",
-				    name);
+		return config_fault(
+			&b->lines,
+			"the keys of [leave_free] are huge page sizes such as 2M, not '%s'", name);
 	if (read_bytes(b, name, value, &bytes) < 0)
 		return -EINVAL;
 	if (bytes % page.bytes)
@@ -289,7 +301,8 @@ static int set_limits_key(struct builder *b, const char *name, const char *value
 		return 0;
 	}
 	if (strncmp(name, "user.", 5))
-		return config_fault(&b->lines, "unknown key '%s' in [limits]: default, user.NAME", name);
+		return config_fault(&b->lines, "unknown key '%s' in [limits]: default, user.NAME",
+				    name);
 	if (read_user(b, name + 5, &uid) < 0)
 		return -EINVAL;
 	for (unsigned int i = 0; i < config->n_user_limits; i++) {
@@ -327,7 +340,8 @@ static int begin_section(void *arg, const char *heading)
 		b->section = SECTION_STOCK;
 		return begin_stock(b, heading + 6);
 	} else
-		return config_fault(&b->lines, "unknown section [%s]: daemon, stock NAME, leave_free, limits",
+		return config_fault(&b->lines,
+				    "unknown section [%s]: daemon, stock NAME, leave_free, limits",
 				    heading);
 	return 0;
 }
@@ -366,7 +380,7 @@ static int check_stock(struct builder *b, const struct stock_draft *draft)
 	b->lines.line = draft->line;
 	if (!draft->has_page || !draft->has_segment || !draft->has_keep)
 		return config_fault(&b->lines, "stock %s lacks %s=", stock->name,
-				    !draft->has_page      ? "page" :
+				    !draft->has_page	? "page" :
 				    !draft->has_segment ? "segment" :
 							  "keep");
 	if (!stock->segment_bytes)
@@ -374,17 +388,21 @@ static int check_stock(struct builder *b, const struct stock_draft *draft)
 	if (stock->page_class.page.bytes && stock->segment_bytes % stock->page_class.page.bytes) {
 		char page[PAGE_TEXT_MAX], segment[BYTES_TEXT_MAX];
 
-		return config_fault(&b->lines, "stock %s: segment %s is not a multiple of the page, %s",
+		return config_fault(&b->lines,
+				    "stock %s: segment %s is not a multiple of the page, %s",
 				    stock->name, format_bytes(stock->segment_bytes, segment),
 				    page_size_format(stock->page_class.page, page));
 	}
 	if (__builtin_mul_overflow(stock->segment_bytes, (uint64_t)stock->keep, &total))
-		return config_fault(&b->lines, "stock %s: keep times segment is too large", stock->name);
+		return config_fault(&b->lines, "stock %s: keep times segment is too large",
+				    stock->name);
 	for (const struct stock_draft *other = b->draft; other < draft; other++) {
 		if (page_class_equal(other->stock.page_class, stock->page_class) &&
 		    other->stock.segment_bytes == stock->segment_bytes)
-			return config_fault(&b->lines, "stock %s wants the same segments as stock %s (%s:%u): say one keep for both",
-					    stock->name, other->stock.name, other->file_name, other->line);
+			return config_fault(
+				&b->lines,
+				"stock %s wants the same segments as stock %s (%s:%u): say one keep for both",
+				stock->name, other->stock.name, other->file_name, other->line);
 	}
 	return 0;
 }
@@ -520,8 +538,8 @@ int config_load(const char *path, bool may_be_missing, struct config_pages pages
 	return builder_result(&b, r, ret, ret_error);
 }
 
-int config_parse(const char *text, const char *name, struct config_pages pages,
-		 struct config **ret, char **ret_error)
+int config_parse(const char *text, const char *name, struct config_pages pages, struct config **ret,
+		 char **ret_error)
 {
 	AUTO_FILE file = NULL;
 	struct builder b;

@@ -99,7 +99,7 @@ static void set_events(struct connection *c)
 	} else if (c->out || c->next)
 		events = EPOLLOUT;
 	else if (!c->is_called)
-		events = EPOLLIN;
+		events = c->is_behind ? EPOLLIN | EPOLLOUT : EPOLLIN;
 	if (events != c->events && sd_event_source_set_io_events(c->source, events) >= 0)
 		c->events = events;
 }
@@ -109,6 +109,8 @@ void connection_reply(struct connection *c, struct wire_reply *reply, int fd)
 	reply->method = c->method;
 	c->abandon = NULL;
 	c->is_called = false;
+	/* A next call may be here already: it is begun from the event loop. */
+	c->is_behind = true;
 	put_message(c, reply, fd);
 	set_events(c);
 }
@@ -229,6 +231,7 @@ static int connection_ready(sd_event_source *source, int fd, uint32_t events, vo
 	else if (events & (EPOLLHUP | EPOLLERR))
 		c->is_broken = true; /* nobody is left to answer */
 	advance(c);
+	c->is_behind = false;
 	if (c->is_broken)
 		server_forget(c);
 	else

@@ -21,6 +21,7 @@ struct connection {
 	struct ucred peer;
 	bool is_broken; /* to be closed as soon as nothing here is on the stack */
 	bool is_at_end; /* the peer sends no more */
+	bool is_behind; /* answered, and whether another call is here was not yet looked at */
 
 	struct wire_buffer in;
 	/* The call under way. */

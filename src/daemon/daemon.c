@@ -87,8 +87,8 @@ static int start_team(struct daemon *daemon)
 	r = fill_team_start(&fill_config, &daemon->team);
 	if (r < 0)
 		return r;
-	return sd_event_add_io(daemon->event, &daemon->team_source, fill_team_fd(daemon->team), EPOLLIN,
-			       team_ended_something, daemon);
+	return sd_event_add_io(daemon->event, &daemon->team_source, fill_team_fd(daemon->team),
+			       EPOLLIN, team_ended_something, daemon);
 }
 
 /* A ready segment needs none, but connections, leases on their way and fillings do. */
@@ -110,8 +110,8 @@ static int open_runtime(struct daemon *daemon)
 	int r = runtime_open(path, &daemon->runtime, &pid);
 
 	if (r == -EBUSY)
-		log_error("%s is in use by prezerod with pid %d: one daemon a run-time directory", path,
-			  (int)pid);
+		log_error("%s is in use by prezerod with pid %d: one daemon a run-time directory",
+			  path, (int)pid);
 	else if (r == -EPERM)
 		log_error("%s must belong to root, and nobody else may write to it", path);
 	else if (r < 0)
@@ -239,7 +239,8 @@ void daemon_reload(struct daemon *daemon)
 	}
 	r = apply(daemon, config);
 	if (r < 0) {
-		log_error("the configuration cannot be applied, and the old one stays: %s", strerror(-r));
+		log_error("the configuration cannot be applied, and the old one stays: %s",
+			  strerror(-r));
 		config_free(config);
 		if (apply(daemon, daemon->config) < 0)
 			log_error("and not all of the old one could be put back");

@@ -59,7 +59,8 @@ struct daemon {
 	struct host *host;
 	struct host_view *seen; /* the latest look, as the kernel shows it */
 	struct host_view *net; /* the same, less what fills under way have yet to take */
-	unsigned int n_freeing; /* chores that give pages back: what is short now may soon be there */
+	unsigned int
+		n_freeing; /* chores that give pages back: what is short now may soon be there */
 	unsigned int n_pools;
 	struct page_pool pool[PAGE_POOLS_MAX]; /* hugetlb by size, thp, base */
 	unsigned int n_threads;
@@ -81,8 +82,8 @@ void daemon_stop(struct daemon *daemon);
 /* Reads the configuration anew; a bad one is logged, and the old one stays. */
 void daemon_reload(struct daemon *daemon);
 /* The configuration as this host would read it; a fault is logged. */
-MUST_CHECK int daemon_load_config(const struct daemon_options *options, const struct host_view *seen,
-				  struct config **ret);
+MUST_CHECK int daemon_load_config(const struct daemon_options *options,
+				  const struct host_view *seen, struct config **ret);
 
 /* NULL when the daemon does not serve that page size. */
 struct page_pool *daemon_pool(struct daemon *daemon, struct page_size page);

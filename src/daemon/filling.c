@@ -170,8 +170,9 @@ static void tell_round(struct class_round *round)
 	pthread_mutex_lock(&round->lock);
 	log_info("filled %s: %u segments, %lu pages, %s in %.3f s, %.2f GB/s, %u threads",
 		 page_class_format(round->page_class, class_text), round->n_segments,
-		 (unsigned long)(round->bytes / page_bytes), format_bytes_short(round->bytes, bytes),
-		 seconds, seconds > 0 ? (double)round->bytes / 1e9 / seconds : 0.0,
+		 (unsigned long)(round->bytes / page_bytes),
+		 format_bytes_short(round->bytes, bytes), seconds,
+		 seconds > 0 ? (double)round->bytes / 1e9 / seconds : 0.0,
 		 id_set_count(&round->threads));
 	memset(&round->threads, 0, sizeof(round->threads));
 	pthread_mutex_unlock(&round->lock);
@@ -261,8 +262,9 @@ static void note_result(struct class_round *round, int result, int wrong_node, c
 		log_warning("filling %s fails: wanted pages of node %d, one came from node %d (%s)",
 			    class_text, round->page_class.node, wrong_node, path);
 	else if (result == -ENOTSUP)
-		log_warning("filling %s fails: the pages that came are not huge: memory is fragmented, or /sys/kernel/mm/transparent_hugepage/shmem_enabled is deny",
-			    class_text);
+		log_warning(
+			"filling %s fails: the pages that came are not huge: memory is fragmented, or /sys/kernel/mm/transparent_hugepage/shmem_enabled is deny",
+			class_text);
 	else if (result == -ENOMEM)
 		log_info("filling %s stopped: what was free when it began has gone", class_text);
 	else
@@ -341,6 +343,7 @@ static void deduct_hugetlb(struct host_view *view, struct page_class page_class,
 		if (hugetlb->page_bytes != page_class.page.bytes)
 			continue;
 		deduct(&hugetlb->free_pages, bytes / hugetlb->page_bytes);
+		deduct(&hugetlb->cgroup_headroom_bytes, bytes);
 		deduct(&hugetlb->node[page_class.node].free_pages, bytes / hugetlb->page_bytes);
 	}
 }
@@ -370,7 +373,7 @@ void filling_deduct(struct filling_set *set, struct host_view *view)
 {
 	const struct filling *filling;
 
-	TAILQ_FOREACH (filling, &set->list, link)
+	TAILQ_FOREACH(filling, &set->list, link)
 		deduct_one(filling, view);
 }
 
@@ -447,7 +450,7 @@ struct filling *filling_find(struct filling_set *set, const struct page_pool *pa
 	struct filling *filling, *best = NULL;
 	uint64_t best_bytes = 0;
 
-	TAILQ_FOREACH (filling, &set->list, link) {
+	TAILQ_FOREACH(filling, &set->list, link) {
 		struct fill_progress progress;
 
 		if (!is_in(filling, pages, node) || filling->take || !filling->is_for_stock ||
@@ -467,7 +470,7 @@ bool filling_raise(struct filling_set *set, const struct page_pool *pages, int n
 	struct filling *filling;
 	bool found = false;
 
-	TAILQ_FOREACH (filling, &set->list, link) {
+	TAILQ_FOREACH(filling, &set->list, link) {
 		if (!is_in(filling, pages, node))
 			continue;
 		fill_job_raise(filling->job, FILL_DEMAND);
@@ -480,7 +483,7 @@ void filling_cancel_all(struct filling_set *set, const struct page_pool *pages)
 {
 	struct filling *filling;
 
-	TAILQ_FOREACH (filling, &set->list, link) {
+	TAILQ_FOREACH(filling, &set->list, link) {
 		if (filling->pages == pages)
 			fill_job_cancel(filling->job);
 	}
@@ -534,7 +537,7 @@ bool filling_next_progress(struct filling_set *set, unsigned int *cursor,
 		.total_bytes = round->ended_bytes + round->planned_bytes,
 		.elapsed_ns = monotonic_ns() - round->began_ns,
 	};
-	TAILQ_FOREACH (filling, &set->list, link) {
+	TAILQ_FOREACH(filling, &set->list, link) {
 		struct fill_progress progress;
 
 		if (filling->round != round)

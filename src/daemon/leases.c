@@ -181,6 +181,14 @@ static bool ends_with_holders(const struct segment *segment)
 	return !segment->name || segment->is_given;
 }
 
+/* Holders without the lock: of a path that was handed round under a name; and of what a user with a limit
+ * opened a second time, lest it be free of the limit by closing the first. */
+static bool may_have_other_holders(const struct page_pool *pages, const struct segment *segment)
+{
+	return segment->is_given ||
+	       config_limit_bytes(pages->daemon->config, segment->uid) != UNLIMITED;
+}
+
 static void add_check(struct page_pool *pages, struct segment *segment, bool is_lasting);
 static void inquire(struct page_pool *pages, uint64_t id);
 
@@ -198,7 +206,7 @@ static bool try_end(struct page_pool *pages, struct segment *segment)
 		filling_cancel(segment->owner_data);
 		return true;
 	}
-	r = segment->is_given ? pool_lease_is_open(pages->pool, segment) : 0;
+	r = may_have_other_holders(pages, segment) ? pool_lease_is_open(pages->pool, segment) : 0;
 	if (r == 0)
 		end_lease(pages, segment);
 	else if (r == -EOPNOTSUPP)
@@ -213,13 +221,14 @@ static void arm(struct leases *leases)
 	const struct check *check;
 	uint64_t due_ns = UINT64_MAX;
 
-	TAILQ_FOREACH (check, &leases->checks, link) {
+	TAILQ_FOREACH(check, &leases->checks, link) {
 		if (check->due_ns < due_ns)
 			due_ns = check->due_ns;
 	}
 	for (unsigned int i = 0; i < leases->daemon->n_pools; i++) {
 		/* A watch that rests means that what it told is to be collected. */
-		if (leases->daemon->pool[i].watch_due_ns && leases->daemon->pool[i].watch_due_ns < due_ns)
+		if (leases->daemon->pool[i].watch_due_ns &&
+		    leases->daemon->pool[i].watch_due_ns < due_ns)
 			due_ns = leases->daemon->pool[i].watch_due_ns;
 	}
 	if (due_ns == UINT64_MAX) {
@@ -235,7 +244,7 @@ static void add_check(struct page_pool *pages, struct segment *segment, bool is_
 	struct leases *leases = pages->daemon->leases;
 	struct check *check;
 
-	TAILQ_FOREACH (check, &leases->checks, link) {
+	TAILQ_FOREACH(check, &leases->checks, link) {
 		if (check->pages == pages && check->id == segment->id) {
 			check->is_lasting |= is_lasting;
 			return;
@@ -327,7 +336,8 @@ static int something_closed(sd_event_source *source, int fd, uint32_t events, vo
 	(void)fd;
 	(void)events;
 	if (r < 0)
-		log_warning("%s: the watch for leases that end fails: %s", pages->name, strerror(-r));
+		log_warning("%s: the watch for leases that end fails: %s", pages->name,
+			    strerror(-r));
 	sd_event_source_set_enabled(source, SD_EVENT_OFF);
 	pages->watch_due_ns = monotonic_ns() + CHECK_AFTER_NS;
 	arm(pages->daemon->leases);
@@ -342,8 +352,8 @@ int leases_attach(struct page_pool *pages)
 		if (s->state == SEGMENT_LENT)
 			limits_add(limits, s->uid, s->bytes);
 	}
-	return sd_event_add_io(pages->daemon->event, &pages->watch, pool_watch_fd(pages->pool), EPOLLIN,
-			       something_closed, pages);
+	return sd_event_add_io(pages->daemon->event, &pages->watch, pool_watch_fd(pages->pool),
+			       EPOLLIN, something_closed, pages);
 }
 
 void leases_detach(struct page_pool *pages)
@@ -522,7 +532,7 @@ static void inquire(struct page_pool *pages, uint64_t id)
 	dev_t dev;
 	ino_t ino;
 
-	TAILQ_FOREACH (inquiry, &leases->inquiries, link) {
+	TAILQ_FOREACH(inquiry, &leases->inquiries, link) {
 		if (inquiry->pages == pages && inquiry->id == id)
 			return;
 	}
@@ -596,10 +606,10 @@ void leases_give(struct daemon *daemon, struct connection *connection, const str
 			log_warning("%s: a lease cannot be given: %s", pages->name, strerror(-r));
 	}
 	if (call->wait_ms.is_set && call->wait_ms.value > 0)
-		give->is_patient =
-			sd_event_add_time_relative(daemon->event, &give->timer, CLOCK_MONOTONIC,
-						   (uint64_t)call->wait_ms.value * 1000, 1000,
-						   give_timed_out, give) >= 0;
+		give->is_patient = sd_event_add_time_relative(daemon->event, &give->timer,
+							      CLOCK_MONOTONIC,
+							      (uint64_t)call->wait_ms.value * 1000,
+							      1000, give_timed_out, give) >= 0;
 	/* Answered when it ends. Where somebody holds it: at once with who does, or when time is up. */
 	if (!try_end(pages, segment) && !give->is_patient)
 		inquire(pages, segment->id);

@@ -39,6 +39,7 @@ struct segment *leases_find_by_name(struct daemon *daemon, const char *name,
 uint64_t leases_held_bytes(struct leases *leases, uid_t uid);
 
 /* Answers the connection, now or later. */
-void leases_give(struct daemon *daemon, struct connection *connection, const struct wire_give *call);
+void leases_give(struct daemon *daemon, struct connection *connection,
+		 const struct wire_give *call);
 
 #endif

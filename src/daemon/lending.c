@@ -255,8 +255,10 @@ static int begin_cut(struct take *take, struct page_pool *pages, struct segment 
 
 	if (!cut)
 		return -ENOMEM;
-	*cut = (struct cut){
-		.pages = pages, .segment = segment, .bytes = take->request.segment_bytes, .take = take};
+	*cut = (struct cut){.pages = pages,
+			    .segment = segment,
+			    .bytes = take->request.segment_bytes,
+			    .take = take};
 	r = pool_begin_cut(pages->pool, segment, &cut->fd);
 	if (r < 0) {
 		free(cut);
@@ -317,7 +319,8 @@ static enum outcome cannot_place(struct take *take, struct page_pool *pages,
 		if (pages && filling_raise(daemon->fillings, pages, take->request.node))
 			return WAITING;
 	}
-	refuse(take, shortage_name(decision->why), decision->have_bytes, decision->need_bytes, NULL);
+	refuse(take, shortage_name(decision->why), decision->have_bytes, decision->need_bytes,
+	       NULL);
 	return ANSWERED;
 }
 
@@ -351,7 +354,8 @@ static enum outcome place_after_look(struct take *take, struct page_pool *pages,
 		break;
 	}
 	/* One that is being filled for stock is further on than a new one would be. */
-	filling = filling_find(daemon->fillings, pages, take->request.node, take->request.segment_bytes);
+	filling = filling_find(daemon->fillings, pages, take->request.node,
+			       take->request.segment_bytes);
 	if (filling) {
 		filling_adopt(filling, take);
 		take->filling = filling;
@@ -382,9 +386,9 @@ static enum outcome place(struct take *take, bool is_looked)
 
 	r = manager_pool_view(daemon, &pools);
 	if (r >= 0) {
-		policy_place(daemon->net, &pools, &daemon->config->goals, &take->request, &decision);
-		/* A page size that the host does not have cannot be looked at. */
-		is_looked |= decision.placement == PLACE_EXACT || !pages;
+		policy_place(daemon->net, &pools, &daemon->config->goals, &take->request,
+			     &decision);
+		is_looked |= decision.placement == PLACE_EXACT;
 		if (!is_looked)
 			r = manager_look_at(daemon, take->request.page, take->request.node);
 	}
@@ -393,7 +397,8 @@ static enum outcome place(struct take *take, bool is_looked)
 		return ANSWERED;
 	}
 	if (!is_looked)
-		policy_place(daemon->net, &pools, &daemon->config->goals, &take->request, &decision);
+		policy_place(daemon->net, &pools, &daemon->config->goals, &take->request,
+			     &decision);
 	if (!pages && decision.placement != PLACE_REFUSE) {
 		refuse(take, shortage_name(SHORT_NO_CLASS), 0, take->request.segment_bytes, NULL);
 		return ANSWERED;
@@ -436,7 +441,7 @@ bool lending_is_waiting(const struct lending *lending)
 {
 	const struct take *take;
 
-	TAILQ_FOREACH (take, &lending->waiting, link) {
+	TAILQ_FOREACH(take, &lending->waiting, link) {
 		if (!take->filling && !take->cut)
 			return true;
 	}
@@ -447,7 +452,7 @@ bool lending_wants(const struct lending *lending, struct page_class page_class)
 {
 	const struct take *take;
 
-	TAILQ_FOREACH (take, &lending->waiting, link) {
+	TAILQ_FOREACH(take, &lending->waiting, link) {
 		if (!take->filling && !take->cut &&
 		    page_size_equal(take->request.page, page_class.page) &&
 		    (take->request.node == NODE_ANY || take->request.node == page_class.node))
@@ -487,7 +492,8 @@ static int take_timed_out(sd_event_source *source, uint64_t usec, void *arg)
 	(void)usec;
 	stop_work(take);
 	if (manager_pool_view(daemon, &pools) >= 0)
-		policy_place(daemon->net, &pools, &daemon->config->goals, &take->request, &decision);
+		policy_place(daemon->net, &pools, &daemon->config->goals, &take->request,
+			     &decision);
 	refuse(take, "deadline", decision.have_bytes, take->request.segment_bytes, NULL);
 	take_free(take);
 	manager_kick(daemon);
@@ -542,7 +548,8 @@ static bool is_ready(struct take *take)
 
 	if (!pages || manager_pool_view(take->daemon, &pools) < 0)
 		return false;
-	policy_place(take->daemon->net, &pools, &take->daemon->config->goals, &take->request, &decision);
+	policy_place(take->daemon->net, &pools, &take->daemon->config->goals, &take->request,
+		     &decision);
 	if (decision.placement == PLACE_REFUSE)
 		return true; /* let the reason be told */
 	return decision.placement == PLACE_EXACT || decision.placement == PLACE_CUT;
@@ -581,7 +588,8 @@ void lending_take(struct daemon *daemon, struct connection *connection,
 	}
 	take = calloc(1, sizeof(*take));
 	if (!take) {
-		struct refusal refusal = {.reason = "io", .page_text = "", .detail = strerror(ENOMEM)};
+		struct refusal refusal = {
+			.reason = "io", .page_text = "", .detail = strerror(ENOMEM)};
 
 		refusal_send(daemon, connection, &refusal);
 		return;

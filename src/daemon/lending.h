@@ -20,7 +20,8 @@ struct lending *lending_free(struct lending *lending);
 void lending_take(struct daemon *daemon, struct connection *connection,
 		  const struct wire_take *call);
 /* What a request waited for was filled, or (segment NULL) failed. */
-void lending_filled(struct take *take, struct page_pool *pages, struct segment *segment, int result);
+void lending_filled(struct take *take, struct page_pool *pages, struct segment *segment,
+		    int result);
 /* Tries every request that waits, in the order they came. */
 void lending_retry(struct daemon *daemon);
 /* Whether a request waits for something to come free. */

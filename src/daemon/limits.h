@@ -18,7 +18,7 @@ struct limits {
 		uint64_t bytes; /* of leases, as they were lent */
 		uint64_t grown_bytes; /* what they have grown by, when last measured */
 		uint64_t measured_ns;
-	} *account;
+	} * account;
 };
 
 void limits_done(struct limits *limits);

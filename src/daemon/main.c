@@ -28,9 +28,11 @@ const char *argp_program_version = "prezerod " PREZERO_VERSION;
 
 static const struct argp_option options[] = {
 	{"config", 'c', "FILE", 0, "Read FILE and FILE.d/*.conf (" CONFIG_DEFAULT_PATH ")", 0},
-	{"runtime-dir", 'r', "DIR", 0, "Keep socket and mounts in DIR (" RUNTIME_DEFAULT_DIR ")", 0},
+	{"runtime-dir", 'r', "DIR", 0, "Keep socket and mounts in DIR (" RUNTIME_DEFAULT_DIR ")",
+	 0},
 	{"sysroot", OPTION_SYSROOT, "DIR", 0, "Look at /sys and /proc below DIR (/)", 0},
-	{"check-config", OPTION_CHECK_CONFIG, NULL, 0, "Say what is wrong with the configuration, and exit", 1},
+	{"check-config", OPTION_CHECK_CONFIG, NULL, 0,
+	 "Say what is wrong with the configuration, and exit", 1},
 	{"release", OPTION_RELEASE, NULL, 0, "Give everything back: segments, mounts; and exit", 1},
 	{0},
 };
@@ -117,7 +119,8 @@ static int release(const struct daemon_options *daemon_options)
 		log_error("%s: %s", path, strerror(-r));
 		return EXIT_FAILURE;
 	}
-	log_info("%u segments and %u mounts were given back", released.n_segments, released.n_mounts);
+	log_info("%u segments and %u mounts were given back", released.n_segments,
+		 released.n_mounts);
 	if (released.n_held)
 		log_notice("%u of them are still in use: their pages go with their holders",
 			   released.n_held);
@@ -158,7 +161,8 @@ static int serve(struct daemon *daemon)
 	if (r >= 0)
 		r = sd_event_set_watchdog(daemon->event, true);
 	if (r >= 0) {
-		log_info("prezerod " PREZERO_VERSION " serves %s/socket: %u page sizes, %u stocks, %u threads",
+		log_info("prezerod " PREZERO_VERSION
+			 " serves %s/socket: %u page sizes, %u stocks, %u threads",
 			 daemon->runtime.path, daemon->n_pools, daemon->config->goals.n_stocks,
 			 daemon->n_threads);
 		sd_notify(false, "READY=1");
@@ -196,11 +200,12 @@ static int run(const struct daemon_options *daemon_options)
 int main(int argc, char **argv)
 {
 	struct arguments arguments = {
-		.options = {
-			.config_path = CONFIG_DEFAULT_PATH,
-			.config_may_be_missing = true,
-			.runtime_path = RUNTIME_DEFAULT_DIR,
-		},
+		.options =
+			{
+				.config_path = CONFIG_DEFAULT_PATH,
+				.config_may_be_missing = true,
+				.runtime_path = RUNTIME_DEFAULT_DIR,
+			},
 	};
 
 	/* Few, small allocations: one arena, and what is large goes back when it is freed. */

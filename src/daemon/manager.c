@@ -54,7 +54,8 @@ int manager_new(struct daemon *daemon, struct manager **ret)
 	if (!manager)
 		return -ENOMEM;
 	manager->daemon = daemon;
-	r = sd_event_add_time(daemon->event, &manager->cycle, CLOCK_MONOTONIC, 0, 1, cycle_due, manager);
+	r = sd_event_add_time(daemon->event, &manager->cycle, CLOCK_MONOTONIC, 0, 1, cycle_due,
+			      manager);
 	/* After all that is already there to be handled. */
 	if (r >= 0)
 		r = sd_event_source_set_priority(manager->cycle, SD_EVENT_PRIORITY_IDLE);
@@ -168,7 +169,8 @@ int manager_pool_view(struct daemon *daemon, struct pool_view *ret)
 		if (r < 0)
 			return r;
 		if (one.n_buckets)
-			memcpy(&manager->bucket[n], one.bucket, one.n_buckets * sizeof(*one.bucket));
+			memcpy(&manager->bucket[n], one.bucket,
+			       one.n_buckets * sizeof(*one.bucket));
 		n += one.n_buckets;
 	}
 	*ret = (struct pool_view){.n_buckets = n, .bucket = manager->bucket};
@@ -177,8 +179,8 @@ int manager_pool_view(struct daemon *daemon, struct pool_view *ret)
 
 /* Decide. */
 
-static int decide(struct daemon *daemon, struct order orders[ORDERS_MAX], unsigned int *ret_n_orders,
-		  enum shortage **ret_short_of)
+static int decide(struct daemon *daemon, struct order orders[ORDERS_MAX],
+		  unsigned int *ret_n_orders, enum shortage **ret_short_of)
 {
 	const struct goals *goals = &daemon->config->goals;
 	AUTO_FREE enum shortage *short_of = calloc(goals->n_stocks + 1, sizeof(*short_of));
@@ -211,8 +213,8 @@ unsigned int manager_release(struct daemon *daemon, const struct order *order)
 	unsigned int n_released = 0;
 
 	while (pages && n_released < order->count) {
-		struct segment *segment = pool_find_ready(pages->pool, order->page_class.node,
-							  order->segment_bytes);
+		struct segment *segment =
+			pool_find_ready(pages->pool, order->page_class.node, order->segment_bytes);
 
 		if (!segment)
 			break;
@@ -237,7 +239,8 @@ static unsigned int fill_order(struct daemon *daemon, const struct order *order,
 			*retry_ns = not_before_ns;
 		return 0;
 	}
-	while (n_filled < order->count && filling_count(daemon->fillings) < manager_fillings_max(daemon)) {
+	while (n_filled < order->count &&
+	       filling_count(daemon->fillings) < manager_fillings_max(daemon)) {
 		r = filling_start(pages, order->page_class.node, order->segment_bytes, NULL, NULL);
 		if (r < 0)
 			break;
@@ -300,15 +303,16 @@ static void tell_short(struct daemon *daemon, const struct stock *stock, enum sh
 
 		if (daemon->net->node[node].online &&
 		    (stock->page_class.node == NODE_ANY || stock->page_class.node == (int)node))
-			refusal.have_bytes += policy_headroom_bytes(daemon->net, &daemon->config->goals,
-								    page_class, &ignored);
+			refusal.have_bytes += policy_headroom_bytes(
+				daemon->net, &daemon->config->goals, page_class, &ignored);
 	}
 	refusal_fix(daemon, &refusal, fix);
-	log_warning("stock %s (%u x %s of %s) is short: %u ready, %u being filled; have %s, need %s more: %s%s%s",
-		    stock->name, stock->keep, format_bytes(stock->segment_bytes, segment),
-		    page_class_format(stock->page_class, class_text), n_ready, n_filling,
-		    format_bytes(refusal.have_bytes, have), format_bytes(refusal.need_bytes, need),
-		    refusal_words(refusal.reason), *fix ? "; fix: " : "", fix);
+	log_warning(
+		"stock %s (%u x %s of %s) is short: %u ready, %u being filled; have %s, need %s more: %s%s%s",
+		stock->name, stock->keep, format_bytes(stock->segment_bytes, segment),
+		page_class_format(stock->page_class, class_text), n_ready, n_filling,
+		format_bytes(refusal.have_bytes, have), format_bytes(refusal.need_bytes, need),
+		refusal_words(refusal.reason), *fix ? "; fix: " : "", fix);
 }
 
 static void tell(struct manager *manager, const enum shortage *short_of)
@@ -395,7 +399,9 @@ static int cycle_due(sd_event_source *source, uint64_t usec, void *arg)
 	if (r < 0 && !manager->host_is_unreadable)
 		log_error("the host cannot be looked at: %s%s%s", strerror(-r),
 			  host_missing(manager->daemon->host) ? ": " : "",
-			  host_missing(manager->daemon->host) ? host_missing(manager->daemon->host) : "");
+			  host_missing(manager->daemon->host) ?
+				  host_missing(manager->daemon->host) :
+				  "");
 	manager->host_is_unreadable = r < 0;
 	if (r < 0)
 		retry_ns = monotonic_ns() + POLL_LAST_NS;
@@ -404,7 +410,8 @@ static int cycle_due(sd_event_source *source, uint64_t usec, void *arg)
 	if (manager->is_kicked)
 		wake_at(manager, manager->rest_until_ns);
 	else if (retry_ns != UINT64_MAX)
-		wake_at(manager, retry_ns > manager->rest_until_ns ? retry_ns : manager->rest_until_ns);
+		wake_at(manager,
+			retry_ns > manager->rest_until_ns ? retry_ns : manager->rest_until_ns);
 	else
 		sd_event_source_set_enabled(manager->cycle, SD_EVENT_OFF);
 	return 0;

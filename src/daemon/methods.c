@@ -16,14 +16,15 @@ static void get_info(struct connection *connection)
 {
 	static const char *const interfaces[] = {"org.varlink.service", "io.prezero.Pool"};
 	struct wire_reply reply = {
-		.get_info = {
-			.vendor = "prezero",
-			.product = "prezerod",
-			.version = PREZERO_VERSION,
-			.url = "",
-			.interfaces = interfaces,
-			.n_interfaces = ARRAY_LEN(interfaces),
-		},
+		.get_info =
+			{
+				.vendor = "prezero",
+				.product = "prezerod",
+				.version = PREZERO_VERSION,
+				.url = "",
+				.interfaces = interfaces,
+				.n_interfaces = ARRAY_LEN(interfaces),
+			},
 	};
 
 	connection_reply(connection, &reply, -1);

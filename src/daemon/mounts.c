@@ -22,8 +22,10 @@ static int mount_hugetlb(const char *path, struct page_size page, uint64_t machi
 	uint64_t bytes = machine_bytes / page.bytes * page.bytes;
 	char options[160];
 
-	snprintf(options, sizeof(options), "pagesize=%lu,size=%lu,nr_inodes=%u,mode=0711,uid=0,gid=0",
-		 (unsigned long)page.bytes, (unsigned long)(bytes ? bytes : page.bytes), SEGMENTS_MAX);
+	snprintf(options, sizeof(options),
+		 "pagesize=%lu,size=%lu,nr_inodes=%u,mode=0711,uid=0,gid=0",
+		 (unsigned long)page.bytes, (unsigned long)(bytes ? bytes : page.bytes),
+		 SEGMENTS_MAX);
 	return mount("prezero", path, "hugetlbfs", flags, options) < 0 ? -errno : 0;
 }
 
@@ -61,7 +63,8 @@ static int find_mounted(const struct runtime *runtime, struct page_size page, in
 	if (parent.st_dev == here.st_dev)
 		return 0;
 	if (page.kind == PAGE_HUGETLB)
-		return fs.f_type == HUGETLBFS_MAGIC && (uint64_t)fs.f_bsize == page.bytes ? 1 : -EEXIST;
+		return fs.f_type == HUGETLBFS_MAGIC && (uint64_t)fs.f_bsize == page.bytes ? 1 :
+											    -EEXIST;
 	return fs.f_type == TMPFS_MAGIC ? 1 : -EEXIST;
 }
 

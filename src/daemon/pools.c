@@ -36,7 +36,8 @@ static int open_one(struct page_pool *pages)
 	bool was_there;
 	int r;
 
-	r = runtime_mount(&daemon->runtime, pages->page, daemon->seen->total_bytes, &dir_fd, &was_there);
+	r = runtime_mount(&daemon->runtime, pages->page, daemon->seen->total_bytes, &dir_fd,
+			  &was_there);
 	if (r < 0) {
 		log_warning("%s pages are not served: %s/%s cannot be mounted: %s%s", pages->name,
 			    daemon->runtime.path, pages->name, strerror(-r),
@@ -45,14 +46,16 @@ static int open_one(struct page_pool *pages)
 	}
 	r = pool_open(dir_fd, pages->page, &pool, &recovery);
 	if (r < 0) {
-		log_warning("%s pages are not served: what stands in %s/%s cannot be taken over: %s",
-			    pages->name, daemon->runtime.path, pages->name, strerror(-r));
+		log_warning(
+			"%s pages are not served: what stands in %s/%s cannot be taken over: %s",
+			pages->name, daemon->runtime.path, pages->name, strerror(-r));
 		return r;
 	}
 	if (was_there)
-		log_info("%s: %u ready segments adopted, %u refused; %u leases go on, %u ended; %u unfinished segments dropped",
-			 pages->name, recovery.n_ready_adopted, recovery.n_ready_refused,
-			 recovery.n_lent_kept, recovery.n_lent_ended, recovery.n_filling_dropped);
+		log_info(
+			"%s: %u ready segments adopted, %u refused; %u leases go on, %u ended; %u unfinished segments dropped",
+			pages->name, recovery.n_ready_adopted, recovery.n_ready_refused,
+			recovery.n_lent_kept, recovery.n_lent_ended, recovery.n_filling_dropped);
 	close_fd(pages->dir_fd);
 	pages->pool = pool_close(pages->pool);
 	pages->pool = pool;
@@ -112,9 +115,11 @@ bool pools_check_mounts(struct daemon *daemon)
 	for (unsigned int i = 0; i < daemon->n_pools; i++) {
 		struct page_pool *pages = &daemon->pool[i];
 
-		if (!pages->is_lost && !runtime_is_mounted(&daemon->runtime, pages->page, pages->dir_fd)) {
-			log_error("%s/%s was unmounted by somebody: its ready segments are lost, its leases end with their holders",
-				  daemon->runtime.path, pages->name);
+		if (!pages->is_lost &&
+		    !runtime_is_mounted(&daemon->runtime, pages->page, pages->dir_fd)) {
+			log_error(
+				"%s/%s was unmounted by somebody: its ready segments are lost, its leases end with their holders",
+				daemon->runtime.path, pages->name);
 			pages->is_lost = true;
 			filling_cancel_all(daemon->fillings, pages);
 		}

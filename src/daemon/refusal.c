@@ -62,9 +62,10 @@ static void fix_pages(struct daemon *daemon, const struct refusal *refusal, char
 			 "echo %lu > /sys/kernel/mm/hugepages/hugepages-%lukB/nr_hugepages",
 			 (unsigned long)total, (unsigned long)(page_bytes >> 10));
 	else
-		snprintf(buf, REFUSAL_TEXT_MAX,
-			 "echo %lu > /sys/devices/system/node/node%d/hugepages/hugepages-%lukB/nr_hugepages",
-			 (unsigned long)total, refusal->node, (unsigned long)(page_bytes >> 10));
+		snprintf(
+			buf, REFUSAL_TEXT_MAX,
+			"echo %lu > /sys/devices/system/node/node%d/hugepages/hugepages-%lukB/nr_hugepages",
+			(unsigned long)total, refusal->node, (unsigned long)(page_bytes >> 10));
 }
 
 static void fix_class(struct daemon *daemon, const struct refusal *refusal, char *buf)
@@ -74,7 +75,8 @@ static void fix_class(struct daemon *daemon, const struct refusal *refusal, char
 	(void)daemon;
 	/* Sizes that the processor has can be added at boot only. */
 	if (refusal->page_text && parse_bytes(refusal->page_text, &bytes) == 0)
-		snprintf(buf, REFUSAL_TEXT_MAX, "prezero status shows the page sizes that are there");
+		snprintf(buf, REFUSAL_TEXT_MAX,
+			 "prezero status shows the page sizes that are there");
 }
 
 void refusal_fix(struct daemon *daemon, const struct refusal *refusal, char buf[REFUSAL_TEXT_MAX])
@@ -89,16 +91,19 @@ void refusal_fix(struct daemon *daemon, const struct refusal *refusal, char buf[
 		fix_class(daemon, refusal, buf);
 	else if (is(refusal, "floor"))
 		snprintf(buf, REFUSAL_TEXT_MAX,
-			 "free memory, or lower floor= in %s and run: systemctl reload prezerod", config);
+			 "free memory, or lower floor= in %s and run: systemctl reload prezerod",
+			 config);
 	else if (is(refusal, "cgroup"))
-		snprintf(buf, REFUSAL_TEXT_MAX, "systemctl set-property prezerod MemoryMax=infinity");
+		snprintf(buf, REFUSAL_TEXT_MAX,
+			 "systemctl set-property prezerod MemoryMax=infinity");
 	else if (is(refusal, "thp"))
 		snprintf(buf, REFUSAL_TEXT_MAX,
 			 "echo advise > /sys/kernel/mm/transparent_hugepage/shmem_enabled");
 	else if (is(refusal, "limit"))
-		snprintf(buf, REFUSAL_TEXT_MAX,
-			 "prezero give a lease, or raise the limit in %s and run: systemctl reload prezerod",
-			 config);
+		snprintf(
+			buf, REFUSAL_TEXT_MAX,
+			"prezero give a lease, or raise the limit in %s and run: systemctl reload prezerod",
+			config);
 	else if (is(refusal, "multiple") && refusal->page.bytes)
 		snprintf(buf, REFUSAL_TEXT_MAX, "ask for %s",
 			 format_bytes((refusal->asked_bytes / refusal->page.bytes + 1) *
@@ -123,17 +128,18 @@ static void answer(struct sending *sending, const struct holder *holders, unsign
 	struct wire_holder list[SCAN_HOLDERS_MAX];
 	struct wire_reply reply = {
 		.error = WIRE_REFUSED,
-		.refused = {
-			.reason = sending->reason,
-			.message = sending->message,
-			.page = sending->page,
-			.node = sending->node,
-			.have_bytes = sending->have_bytes,
-			.need_bytes = sending->need_bytes,
-			.fix = *sending->fix ? sending->fix : NULL,
-			.holders = list,
-			.n_holders = n_holders,
-		},
+		.refused =
+			{
+				.reason = sending->reason,
+				.message = sending->message,
+				.page = sending->page,
+				.node = sending->node,
+				.have_bytes = sending->have_bytes,
+				.need_bytes = sending->need_bytes,
+				.fix = *sending->fix ? sending->fix : NULL,
+				.holders = list,
+				.n_holders = n_holders,
+			},
 	};
 
 	for (unsigned int i = 0; i < n_holders; i++)

@@ -163,7 +163,8 @@ static void remove_dead_socket(const struct runtime *runtime)
 	AUTO_FD fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
 
-	snprintf(address.sun_path, sizeof(address.sun_path), "/proc/self/fd/%d/socket", runtime->dir_fd);
+	snprintf(address.sun_path, sizeof(address.sun_path), "/proc/self/fd/%d/socket",
+		 runtime->dir_fd);
 	if (fd >= 0 && connect(fd, (struct sockaddr *)&address, sizeof(address)) < 0 &&
 	    errno == ECONNREFUSED)
 		unlinkat(runtime->dir_fd, "socket", 0);
@@ -179,8 +180,9 @@ int runtime_release_all(const struct runtime *runtime, struct runtime_release *r
 	if (!dir)
 		return -errno;
 	while ((entry = readdir(dir))) {
-		int error = entry->d_name[0] == '.' ? 0 :
-						      release_mount(runtime, entry->d_name, &counts);
+		int error = entry->d_name[0] == '.' ?
+				    0 :
+				    release_mount(runtime, entry->d_name, &counts);
 
 		if (error < 0 && r == 0)
 			r = error;

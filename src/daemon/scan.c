@@ -11,7 +11,8 @@ struct scan {
 	dev_t dev;
 	ino_t ino;
 	struct holder holders[SCAN_HOLDERS_MAX];
-	void (*found)(void *arg, const struct holder *holders, unsigned int n_holders); /* or NULL */
+	void (*found)(void *arg, const struct holder *holders,
+		      unsigned int n_holders); /* or NULL */
 	void *arg;
 };
 

@@ -41,7 +41,8 @@ static int bind_socket(const struct runtime *runtime, int fd)
 	int r;
 
 	/* A path by descriptor: the run-time directory's may be longer than an address. */
-	snprintf(address.sun_path, sizeof(address.sun_path), "/proc/self/fd/%d/socket", runtime->dir_fd);
+	snprintf(address.sun_path, sizeof(address.sun_path), "/proc/self/fd/%d/socket",
+		 runtime->dir_fd);
 	if (unlinkat(runtime->dir_fd, "socket", 0) < 0 && errno != ENOENT)
 		return -errno;
 	umask_before = umask(0177); /* root's alone until the group is set */
@@ -167,8 +168,9 @@ static void set_group(struct server *server)
 	if (server->is_passed)
 		return;
 	if (!group)
-		log_warning("no group '%s' on this host: only root may connect (fix: groupadd --system %s, then reload)",
-			    server->daemon->config->group, server->daemon->config->group);
+		log_warning(
+			"no group '%s' on this host: only root may connect (fix: groupadd --system %s, then reload)",
+			server->daemon->config->group, server->daemon->config->group);
 	if (fchownat(dir_fd, "socket", 0, group ? group->gr_gid : 0, AT_SYMLINK_NOFOLLOW) < 0 ||
 	    fchmodat(dir_fd, "socket", group ? 0660 : 0600, 0) < 0)
 		log_warning("the socket's group cannot be set: %s", strerror(errno));
@@ -213,11 +215,11 @@ int server_new(struct daemon *daemon, struct server **ret)
 	if (r >= 0 && server->fd < 0)
 		r = listen_here(server);
 	if (r >= 0)
-		r = sd_event_add_io(daemon->event, &server->source, server->fd, EPOLLIN, accept_peers,
-				    server);
+		r = sd_event_add_io(daemon->event, &server->source, server->fd, EPOLLIN,
+				    accept_peers, server);
 	if (r >= 0)
-		r = sd_event_add_time(daemon->event, &server->resume, CLOCK_MONOTONIC, UINT64_MAX, 0,
-				      resume_later, server);
+		r = sd_event_add_time(daemon->event, &server->resume, CLOCK_MONOTONIC, UINT64_MAX,
+				      0, resume_later, server);
 	if (r >= 0)
 		r = sd_event_source_set_enabled(server->resume, SD_EVENT_OFF);
 	if (r < 0) {

@@ -53,7 +53,8 @@ static void describe_class(const struct page_pool *pages, int node, struct wire_
 		.page_bytes = pages->page.bytes,
 		.total_bytes = seen->node[node].total_bytes,
 		.free_bytes = seen->node[node].free_bytes,
-		.headroom_bytes = policy_headroom_bytes(pages->daemon->net, goals, page_class, &why),
+		.headroom_bytes =
+			policy_headroom_bytes(pages->daemon->net, goals, page_class, &why),
 		.filling_bytes = usage.filling_bytes,
 		.ready_bytes = usage.ready_bytes,
 		.lent_bytes = usage.lent_bytes,
@@ -77,8 +78,8 @@ static int describe_classes(struct status *status)
 	struct daemon *daemon = status->daemon;
 	size_t n = 0;
 
-	status->classes = calloc(daemon->n_pools * daemon->seen->nodes_end + 1,
-				 sizeof(*status->classes));
+	status->classes =
+		calloc(daemon->n_pools * daemon->seen->nodes_end + 1, sizeof(*status->classes));
 	if (!status->classes)
 		return -ENOMEM;
 	for (unsigned int i = 0; i < daemon->n_pools; i++) {
@@ -150,7 +151,8 @@ static int describe_fills(struct status *status)
 	unsigned int cursor = 0;
 	size_t n = 0;
 
-	status->fills = calloc(daemon->n_pools * daemon->seen->nodes_end + 1, sizeof(*status->fills));
+	status->fills =
+		calloc(daemon->n_pools * daemon->seen->nodes_end + 1, sizeof(*status->fills));
 	if (!status->fills)
 		return -ENOMEM;
 	while (n < daemon->n_pools * daemon->seen->nodes_end &&
@@ -170,8 +172,9 @@ static int describe_fills(struct status *status)
 			.bytes_per_second = seconds > 0 ? (double)progress.done_bytes / seconds : 0,
 		};
 		if (fill->bytes_per_second > 0)
-			fill->eta_ms = WIRE_INT((double)(progress.total_bytes - progress.done_bytes) *
-						1000 / fill->bytes_per_second);
+			fill->eta_ms =
+				WIRE_INT((double)(progress.total_bytes - progress.done_bytes) *
+					 1000 / fill->bytes_per_second);
 	}
 	status->reply->fills = status->fills;
 	status->reply->n_fills = n;
@@ -224,7 +227,10 @@ void status_reply(struct daemon *daemon, struct connection *connection)
 	if (r < 0)
 		reply = (struct wire_reply){
 			.error = WIRE_REFUSED,
-			.refused = {.reason = "io", .message = strerror(-r), .page = "", .node = NODE_ANY},
+			.refused = {.reason = "io",
+				    .message = strerror(-r),
+				    .page = "",
+				    .node = NODE_ANY},
 		};
 	connection_reply(connection, &reply, -1);
 	status_done(&status);
@@ -326,8 +332,8 @@ static void listing_free(void *arg)
 	free(listing);
 }
 
-void status_list(struct daemon *daemon, struct connection *connection,
-		 const struct wire_list *call, bool more)
+void status_list(struct daemon *daemon, struct connection *connection, const struct wire_list *call,
+		 bool more)
 {
 	struct wire_reply reply = {.error = WIRE_INVALID_PARAMETER};
 	struct listing *listing;

@@ -12,7 +12,7 @@ struct connection;
 
 void status_reply(struct daemon *daemon, struct connection *connection);
 /* Streams; state NULL: all. */
-void status_list(struct daemon *daemon, struct connection *connection,
-		 const struct wire_list *call, bool more);
+void status_list(struct daemon *daemon, struct connection *connection, const struct wire_list *call,
+		 bool more);
 
 #endif

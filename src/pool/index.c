@@ -238,7 +238,8 @@ static int compare_age(const void *a, const void *b)
 void index_sort_by_age(struct pool *pool)
 {
 	close_holes(pool);
-	qsort(pool->age, pool->n_ages, sizeof(*pool->age), compare_age);
+	if (pool->n_ages > 0)
+		qsort(pool->age, pool->n_ages, sizeof(*pool->age), compare_age);
 	for (size_t i = 0; i < pool->n_ages; i++) {
 		struct age *age = &pool->age[i];
 

@@ -143,8 +143,7 @@ static const char *find_unknown_key(const struct wire_type *type, const json_t *
 	const char *key;
 	json_t *value;
 
-	json_object_foreach((json_t *)object, key, value)
-	{
+	json_object_foreach((json_t *)object, key, value) {
 		size_t i = 0;
 
 		while (i < type->n_fields && strcmp(type->fields[i].name, key) != 0)

@@ -156,8 +156,7 @@ static int read_envelope(const json_t *root, struct wire_call *call, const char 
 		r = read_flag(value, "oneway", &call->oneway, refusal);
 	if (r < 0)
 		return r;
-	json_object_foreach((json_t *)root, key, value)
-	{
+	json_object_foreach((json_t *)root, key, value) {
 		if (strcmp(key, "more") == 0)
 			r = read_flag(value, key, &call->more, refusal);
 		else if (strcmp(key, "upgrade") == 0)

@@ -54,8 +54,8 @@ class Installed:
 
 
 def example():
-    """The C program in the manual page: the last block of literal text (scdoc wants \\ doubled)."""
-    return PAGE.read_text().split("\n```\n")[-2].replace("\\\\", "\\") + "\n"
+    """The C program in the manual page: the last block of literal text."""
+    return PAGE.read_text().split("\n```\n")[-2] + "\n"
 
 
 def declared():
