@@ -46,6 +46,8 @@ int host_compact(struct host *host, int node);
 /* Whether the kernel zeroes what it allocates (init_on_alloc): from its command line, else from its
  * configuration under /boot. -ENODATA: neither says. */
 MUST_CHECK int host_zeroes_on_alloc(struct host *host, bool *ret);
+/* Whether it gives up most of the metadata of huge pages (hugetlb_optimize_vmemmap). */
+bool host_optimizes_vmemmap(struct host *host);
 
 /* Who has a file open or mapped (ino 0: any file of the device): a scan of /proc/PID/{fd,maps}; processes that come and go meanwhile
  * are missed or skipped without error. At most holders_max are written; returns how many there are.

@@ -170,3 +170,11 @@ int host_zeroes_on_alloc(struct host *host, bool *ret)
 	*ret = zeroes;
 	return 0;
 }
+
+bool host_optimizes_vmemmap(struct host *host)
+{
+	uint64_t value;
+
+	return !read_u64_at(host_root_fd(host), "proc/sys/vm/hugetlb_optimize_vmemmap", &value) &&
+	       value;
+}

@@ -28,6 +28,8 @@ const char *reserve_reason_name(enum reserve_reason reason)
 		return "asked for";
 	case RESERVE_GIGANTIC:
 		return "pages of this size cannot be allocated as surplus";
+	case RESERVE_OPTIMIZED:
+		return "this kernel saves on metadata, which makes surplus pages slow";
 	case RESERVE_NOT_ZEROED:
 		return "this kernel zeroes nothing when it allocates";
 	case RESERVE_ONE_THREAD:
@@ -284,6 +286,8 @@ static void choose_method(const struct host_view *host, const struct reserve_goa
 		plan->reason = RESERVE_NO_GROWTH;
 	else if (goal->page_bytes >= GIGANTIC_BYTES)
 		plan->reason = RESERVE_GIGANTIC;
+	else if (goal->kernel_optimizes)
+		plan->reason = RESERVE_OPTIMIZED;
 	else if (goal->method != RESERVE_AUTO)
 		plan->reason = RESERVE_ASKED;
 	else if (!goal->kernel_zeroes)

@@ -21,6 +21,8 @@ enum reserve_method {
 enum reserve_reason {
 	RESERVE_ASKED, /* the goal names it */
 	RESERVE_GIGANTIC, /* pages of this size cannot be surplus */
+	RESERVE_OPTIMIZED, /* the kernel gives up the pages' metadata (HVO): for surplus pages it does that
+			    * one by one, which takes several times as long */
 	RESERVE_NOT_ZEROED, /* the kernel zeroes nothing when it allocates: there is no work to share */
 	RESERVE_ONE_THREAD,
 	RESERVE_NO_GROWTH,
@@ -48,6 +50,7 @@ struct reserve_goal {
 	uint64_t floor_bytes; /* stays available; 0: the default, see policy_floor_bytes() */
 	enum reserve_method method;
 	bool kernel_zeroes; /* what it allocates: init_on_alloc */
+	bool kernel_optimizes; /* the metadata of huge pages: hugetlb_optimize_vmemmap */
 };
 
 struct reserve_node {

@@ -30,7 +30,10 @@
 
 #define NS_PER_MS 1000000ULL
 #define TICK_MS 50
-#define STEP_BYTES (1ULL << 30) /* of a plain write: what a stop waits for */
+/* A plain write is what a stop waits for; many small ones would cost more than the pages do. */
+#define FIRST_STEP_BYTES (1ULL << 30)
+#define STEP_NS_MIN (50 * NS_PER_MS)
+#define STEP_NS_MAX (400 * NS_PER_MS)
 #define LOOKS_MAX 5
 
 struct run;
@@ -351,12 +354,12 @@ static int write_node(struct run *run, struct node_work *work, uint64_t pages, u
 static int settle_node(struct run *run, struct node_work *work)
 {
 	uint64_t page_bytes = run->goal->page_bytes, got_pages;
-	uint64_t step_pages = STEP_BYTES > page_bytes ? STEP_BYTES / page_bytes : 1;
+	uint64_t step_pages = FIRST_STEP_BYTES > page_bytes ? FIRST_STEP_BYTES / page_bytes : 1;
 	uint64_t adopt_pages = work->taken_pages;
 	int r = 0;
 
 	while (!r && work->expected_pages != work->to_pages && !work->result->is_overruled) {
-		uint64_t pages = work->to_pages, more_pages = 0;
+		uint64_t pages = work->to_pages, more_pages = 0, start_ns = monotonic_ns();
 
 		if (pages > work->expected_pages) {
 			more_pages = pages - work->expected_pages;
@@ -377,6 +380,10 @@ static int settle_node(struct run *run, struct node_work *work)
 			run->adopted_bytes += more_pages * page_bytes;
 		if (!r && got_pages != pages)
 			break;
+		if (monotonic_ns() - start_ns < STEP_NS_MIN)
+			step_pages *= 2;
+		else if (monotonic_ns() - start_ns > STEP_NS_MAX && step_pages > 1)
+			step_pages /= 2;
 	}
 	return r;
 }

@@ -179,6 +179,9 @@ static void methods(void **state)
 	method(RESERVE_PLAIN, RESERVE_NOT_ZEROED);
 	goal.method = RESERVE_PARALLEL;
 	method(RESERVE_PARALLEL, RESERVE_ASKED);
+	goal.kernel_optimizes = true;
+	method(RESERVE_PLAIN, RESERVE_OPTIMIZED);
+	goal.kernel_optimizes = false;
 	goal.method = RESERVE_PLAIN;
 	method(RESERVE_PLAIN, RESERVE_ASKED);
 	goal.method = RESERVE_AUTO;
