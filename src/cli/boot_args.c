@@ -96,15 +96,15 @@ static void write_args(const struct boot_args *boot, int root_fd, char args[ARGS
 
 	for (unsigned int node = 0; node < view->nodes_end; node++)
 		n_nodes += view->node[node].online;
-	used = snprintf(args, ARGS_BYTES, "hugepagesz=%s hugepages=",
-			format_bytes(boot->wish.goal.page_bytes, page));
+	used = snprintf(args, ARGS_BYTES,
+			"hugepagesz=%s hugepages=", format_bytes(boot->wish.goal.page_bytes, page));
 	for (int node = 0; node < NODES_MAX; node++) {
 		for (unsigned int i = 0; i < plan->n_nodes; i++) {
 			if (plan->node[i].node != node)
 				continue;
 			if (n_nodes > 1)
-				used += snprintf(args + used, ARGS_BYTES - (size_t)used, "%s%d:",
-						 is_first ? "" : ",", node);
+				used += snprintf(args + used, ARGS_BYTES - (size_t)used,
+						 "%s%d:", is_first ? "" : ",", node);
 			used += snprintf(args + used, ARGS_BYTES - (size_t)used, "%" PRIu64,
 					 plan->node[i].wanted_pages);
 			is_first = false;
@@ -136,16 +136,17 @@ static int write_drop_in(const struct boot_args *boot, int root_fd, const char *
 	if (!ask(boot))
 		return session_fail_text(boot->session, -EINVAL, "nothing was written");
 	if (faccessat(root_fd, "etc/default", F_OK, 0) < 0)
-		return session_fail_text(boot->session, -EINVAL,
-					 "/etc/default is not there: this system does not boot "
-					 "through GRUB's configuration: pass the parameters by hand");
+		return session_fail_text(
+			boot->session, -EINVAL,
+			"/etc/default is not there: this system does not boot "
+			"through GRUB's configuration: pass the parameters by hand");
 	(void)mkdirat(root_fd, "etc/default/grub.d", 0755);
 	snprintf(text, sizeof(text),
 		 "# Written by prezero boot-args; remove it to undo.\n"
 		 "GRUB_CMDLINE_LINUX_DEFAULT=\"$GRUB_CMDLINE_LINUX_DEFAULT %s\"\n",
 		 args);
-	fd = openat(root_fd, DROP_IN ".new",
-		    O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0644);
+	fd = openat(root_fd, DROP_IN ".new", O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW,
+		    0644);
 	r = fd < 0 ? -errno : write_all(fd, text, strlen(text));
 	if (!r && fsync(fd) < 0)
 		r = -errno;

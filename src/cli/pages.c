@@ -9,11 +9,18 @@
 #include "cli/pages.h"
 #include "fill/fill.h"
 
-enum { OPTION_PAGE = 0x100, OPTION_NODE, OPTION_SPLIT, OPTION_THREADS, OPTION_SYSROOT, OPTION_JSON };
+enum {
+	OPTION_PAGE = 0x100,
+	OPTION_NODE,
+	OPTION_SPLIT,
+	OPTION_THREADS,
+	OPTION_SYSROOT,
+	OPTION_JSON
+};
 
 static const struct argp_option options[] = {
-	{"page", OPTION_PAGE, "PAGE", 0, "Page size: 2M, 1G (default: the host's default huge page)",
-	 0},
+	{"page", OPTION_PAGE, "PAGE", 0,
+	 "Page size: 2M, 1G (default: the host's default huge page)", 0},
 	{"node", OPTION_NODE, "NODE", 0, "SIZE is of this NUMA node (default: of all together)", 0},
 	{"split", OPTION_SPLIT, "NODE=PART,...", 0,
 	 "What of SIZE each node has: 0=25%,1=75% or 0=48G,1=16G", 0},
@@ -100,8 +107,9 @@ static void check_split(const struct argp_state *state, const struct pages_wish 
 		return;
 	if (!n_percent && bytes == goal->bytes)
 		return;
-	argp_error(state, "--split: the parts do not make SIZE %s: write all of them in %% or all "
-			  "as sizes, and together the whole",
+	argp_error(state,
+		   "--split: the parts do not make SIZE %s: write all of them in %% or all "
+		   "as sizes, and together the whole",
 		   wish->size_text);
 }
 
@@ -211,8 +219,8 @@ int pages_decide(struct pages_wish *wish)
 		return session_fail_text(session, -EIO, "cannot see what memory there is: %s: %s",
 					 host_missing(wish->host), strerror(-r));
 	wish->goal.page_bytes = wish->view->default_hugetlb_bytes;
-	if (wish->page_text && (parse_bytes(wish->page_text, &wish->goal.page_bytes) < 0 ||
-				!wish->goal.page_bytes))
+	if (wish->page_text &&
+	    (parse_bytes(wish->page_text, &wish->goal.page_bytes) < 0 || !wish->goal.page_bytes))
 		return fail_no_page(wish, wish->page_text);
 	if (!wish->goal.page_bytes)
 		return fail_no_page(wish, "(default)");

@@ -47,8 +47,8 @@ static const struct argp_option options[] = {
 	{"method", OPTION_METHOD, "METHOD", 0,
 	 "plain, parallel or auto: what suits this kernel (default)", 0},
 	{"shrink", OPTION_SHRINK, 0, 0, "Give pages back where the pool is larger than SIZE", 0},
-	{"all-or-nothing", OPTION_ALL, 0, 0, "Put everything back when it comes short, or on Ctrl-C",
-	 0},
+	{"all-or-nothing", OPTION_ALL, 0, 0,
+	 "Put everything back when it comes short, or on Ctrl-C", 0},
 	{"deadline", OPTION_DEADLINE, "TIME", 0, "Try no more after so long (default: 10m)", 0},
 	{"floor", OPTION_FLOOR, "SIZE", 0,
 	 "Memory that stays available (default: 2G, or 5 % of RAM if that is more)", 0},
@@ -143,8 +143,8 @@ static bool tick(void *arg, const struct reserve_progress *progress)
 	share = (double)progress->done_bytes / (double)progress->total_bytes;
 	filled = (int)(share * BAR_WIDTH);
 	if (progress->done_bytes)
-		format_duration((uint64_t)((double)progress->elapsed_ns / 1e6 * (1 - share) / share),
-				left);
+		format_duration(
+			(uint64_t)((double)progress->elapsed_ns / 1e6 * (1 - share) / share), left);
 	fprintf(stderr, ERASE_LINE "[%.*s%.*s] %3d%%  %s of %s, %s left", filled,
 		"####################", BAR_WIDTH - filled, "....................",
 		(int)(share * 100), format_bytes_short(progress->done_bytes, done),
@@ -215,7 +215,8 @@ static void tell_short(const struct reserve *reserve)
 
 		if (node->have_pages == node->wanted_pages)
 			continue;
-		fprintf(stderr, "%s: node %d has %" PRIu64 " of %" PRIu64 " pages (%s of %s)%s: %s\n",
+		fprintf(stderr,
+			"%s: node %d has %" PRIu64 " of %" PRIu64 " pages (%s of %s)%s: %s\n",
 			reserve->session->command, node->node, node->have_pages, node->wanted_pages,
 			format_bytes(node->have_pages * page_bytes, have),
 			format_bytes(node->wanted_pages * page_bytes, need),
@@ -264,26 +265,26 @@ static json_t *result_json(const struct reserve *reserve)
 		const struct reserve_node_result *node = &result->node[i];
 
 		json_array_append_new(
-			nodes,
-			json_pack("{s:i, s:I, s:I, s:I, s:I, s:I, s:b}", "node", node->node,
-				  "from_pages", (json_int_t)node->from_pages, "wanted_pages",
-				  (json_int_t)node->wanted_pages, "have_pages",
-				  (json_int_t)node->have_pages, "retry_pages",
-				  (json_int_t)node->retry_pages, "surplus_pages",
-				  (json_int_t)node->surplus_pages, "overruled", node->is_overruled));
+			nodes, json_pack("{s:i, s:I, s:I, s:I, s:I, s:I, s:b}", "node", node->node,
+					 "from_pages", (json_int_t)node->from_pages, "wanted_pages",
+					 (json_int_t)node->wanted_pages, "have_pages",
+					 (json_int_t)node->have_pages, "retry_pages",
+					 (json_int_t)node->retry_pages, "surplus_pages",
+					 (json_int_t)node->surplus_pages, "overruled",
+					 node->is_overruled));
 	}
-	return json_pack("{s:s, s:I, s:s, s:s, s:i, s:f, s:I, s:I, s:f, s:b, s:s, s:b, s:b, s:b, s:b, "
-			 "s:o}",
-			 "page", format_bytes(page_bytes, page), "page_bytes",
-			 (json_int_t)page_bytes, "method", reserve_method_name(result->method),
-			 "reason", reserve_reason_name(result->reason), "threads",
-			 (int)result->n_threads, "seconds", (double)result->elapsed_ns / 1e9, "pages",
-			 (json_int_t)(bytes / page_bytes), "bytes", (json_int_t)bytes, "gb_per_s",
-			 rate_gb_per_s(bytes, result->elapsed_ns), "full",
-			 result_status(result) == STATUS_DONE, "short",
-			 shortage_name(result->why), "interrupted", result->is_stopped, "late",
-			 result->is_late, "rolled_back", result->is_rolled_back,
-			 "overcommit_overruled", result->overcommit_overruled, "nodes", nodes);
+	return json_pack(
+		"{s:s, s:I, s:s, s:s, s:i, s:f, s:I, s:I, s:f, s:b, s:s, s:b, s:b, s:b, s:b, "
+		"s:o}",
+		"page", format_bytes(page_bytes, page), "page_bytes", (json_int_t)page_bytes,
+		"method", reserve_method_name(result->method), "reason",
+		reserve_reason_name(result->reason), "threads", (int)result->n_threads, "seconds",
+		(double)result->elapsed_ns / 1e9, "pages", (json_int_t)(bytes / page_bytes),
+		"bytes", (json_int_t)bytes, "gb_per_s", rate_gb_per_s(bytes, result->elapsed_ns),
+		"full", result_status(result) == STATUS_DONE, "short", shortage_name(result->why),
+		"interrupted", result->is_stopped, "late", result->is_late, "rolled_back",
+		result->is_rolled_back, "overcommit_overruled", result->overcommit_overruled,
+		"nodes", nodes);
 }
 
 static json_t *plan_json(const struct reserve *reserve)
@@ -294,12 +295,12 @@ static json_t *plan_json(const struct reserve *reserve)
 	for (unsigned int i = 0; i < plan->n_nodes; i++) {
 		const struct reserve_node *node = &plan->node[i];
 
-		json_array_append_new(
-			nodes, json_pack("{s:i, s:I, s:I, s:I, s:i}", "node", node->node,
-					 "from_pages", (json_int_t)node->from_pages, "wanted_pages",
-					 (json_int_t)node->wanted_pages, "to_pages",
-					 (json_int_t)node->to_pages, "threads",
-					 (int)node->n_threads));
+		json_array_append_new(nodes,
+				      json_pack("{s:i, s:I, s:I, s:I, s:i}", "node", node->node,
+						"from_pages", (json_int_t)node->from_pages,
+						"wanted_pages", (json_int_t)node->wanted_pages,
+						"to_pages", (json_int_t)node->to_pages, "threads",
+						(int)node->n_threads));
 	}
 	return json_pack("{s:s, s:s, s:i, s:I, s:s, s:o}", "method",
 			 reserve_method_name(plan->method), "reason",
@@ -326,8 +327,8 @@ static void print_plan(const struct reserve *reserve)
 	for (unsigned int i = 0; i < plan->n_nodes; i++) {
 		const struct reserve_node *node = &plan->node[i];
 
-		printf("  node %d: %" PRIu64 " pages -> %" PRIu64 " of %" PRIu64 " wanted", node->node,
-		       node->from_pages, node->to_pages, node->wanted_pages);
+		printf("  node %d: %" PRIu64 " pages -> %" PRIu64 " of %" PRIu64 " wanted",
+		       node->node, node->from_pages, node->to_pages, node->wanted_pages);
 		if (node->n_threads)
 			printf(", %u thread%s", node->n_threads, node->n_threads == 1 ? "" : "s");
 		putchar('\n');
@@ -338,13 +339,15 @@ static int fail_run(const struct reserve *reserve, int r)
 {
 	switch (r) {
 	case -EBUSY:
-		return session_fail_text(reserve->session, r,
-					 "another `prezero reserve` is under way: wait for its end");
+		return session_fail_text(
+			reserve->session, r,
+			"another `prezero reserve` is under way: wait for its end");
 	case -EBADMSG:
-		return session_fail_text(reserve->session, -EIO,
-					 "%s/reserve.intent is no record of ours: set "
-					 "nr_overcommit_hugepages as it should be and remove the file",
-					 reserve->runtime_dir);
+		return session_fail_text(
+			reserve->session, -EIO,
+			"%s/reserve.intent is no record of ours: set "
+			"nr_overcommit_hugepages as it should be and remove the file",
+			reserve->runtime_dir);
 	case -EACCES:
 	case -EPERM:
 		return session_fail_text(reserve->session, r,

@@ -600,9 +600,9 @@ int fill_team_submit(struct fill_team *team, const struct fill_request *request,
 	int r;
 
 	if (!page_bytes || !request->length_bytes || request->length_bytes % page_bytes ||
-	    request->unit_bytes % page_bytes ||
-	    request->offset_bytes % page_bytes || request->page_class.node < 0 ||
-	    request->page_class.node >= NODES_MAX || (unsigned int)request->priority >= PRIORITIES)
+	    request->unit_bytes % page_bytes || request->offset_bytes % page_bytes ||
+	    request->page_class.node < 0 || request->page_class.node >= NODES_MAX ||
+	    (unsigned int)request->priority >= PRIORITIES)
 		return -EINVAL;
 	job = calloc(1, sizeof(*job));
 	if (!job)

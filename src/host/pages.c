@@ -122,7 +122,8 @@ static int read_command_line(const struct host *host, bool *ret)
 	r = (int)read_file_at(host_root_fd(host), "proc/cmdline", text, sizeof(text));
 	if (r < 0)
 		return r;
-	for (char *save, *word = strtok_r(text, " ", &save); word; word = strtok_r(NULL, " ", &save)) {
+	for (char *save, *word = strtok_r(text, " ", &save); word;
+	     word = strtok_r(NULL, " ", &save)) {
 		if (strncmp(word, name, strlen(name)))
 			continue;
 		word += strlen(name);

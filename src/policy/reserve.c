@@ -115,11 +115,12 @@ static void want_spread(const struct host_view *host, const struct hugetlb_view 
 		from_pages += plan->node[i].from_pages;
 	grows = target_pages > from_pages;
 	for (unsigned int i = 0; i < plan->n_nodes; i++)
-		cap[i] = grows ? room_pages(host, plan->node[i].node, floor_bytes, goal->page_bytes) :
+		cap[i] = grows ? room_pages(host, plan->node[i].node, floor_bytes,
+					    goal->page_bytes) :
 				 min_u64(plan->node[i].from_pages,
 					 size->node[plan->node[i].node].free_pages);
-	left = deal_evenly(grows ? target_pages - from_pages : from_pages - target_pages, cap, dealt,
-			   plan->n_nodes);
+	left = deal_evenly(grows ? target_pages - from_pages : from_pages - target_pages, cap,
+			   dealt, plan->n_nodes);
 	for (unsigned int i = 0; i < plan->n_nodes; i++) {
 		/* What no node has room for is missed everywhere alike. */
 		uint64_t missed = left / plan->n_nodes + (i < left % plan->n_nodes);
@@ -147,11 +148,11 @@ static int want_shares(const struct host_view *host, const struct hugetlb_view *
 						(uint64_t)(parts / PERCENT_ALL);
 
 		*ret_node = share->node;
-		*ret_why = !host_view_has_node(host, share->node)	   ? SHORT_NO_NODE :
-			   share->bytes % goal->page_bytes		   ? SHORT_NOT_MULTIPLE :
+		*ret_why = !host_view_has_node(host, share->node) ? SHORT_NO_NODE :
+			   share->bytes % goal->page_bytes	  ? SHORT_NOT_MULTIPLE :
 			   pages > host->node[share->node].total_bytes / goal->page_bytes ?
-									     SHORT_MACHINE :
-									     SHORT_NONE;
+							     SHORT_MACHINE :
+							     SHORT_NONE;
 		if (*ret_why != SHORT_NONE)
 			return -EINVAL;
 		add_node(size, share->node, plan);
@@ -316,10 +317,10 @@ int policy_reserve(const struct host_view *host, const struct reserve_goal *goal
 	int r = 0;
 
 	*ret_node = NODE_ANY;
-	*ret_why = !size			     ? SHORT_NO_CLASS :
-		   goal->bytes % goal->page_bytes    ? SHORT_NOT_MULTIPLE :
-		   goal->bytes > host->total_bytes   ? SHORT_MACHINE :
-						       SHORT_NONE;
+	*ret_why = !size			   ? SHORT_NO_CLASS :
+		   goal->bytes % goal->page_bytes  ? SHORT_NOT_MULTIPLE :
+		   goal->bytes > host->total_bytes ? SHORT_MACHINE :
+						     SHORT_NONE;
 	if (*ret_why != SHORT_NONE)
 		return -EINVAL;
 	memset(ret, 0, sizeof(*ret));

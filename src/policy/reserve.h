@@ -42,7 +42,8 @@ struct reserve_share {
 struct reserve_goal {
 	uint64_t page_bytes;
 	uint64_t bytes; /* that the pool is to have: in all, or on the nodes of the shares */
-	unsigned int n_shares; /* 0: growth is spread evenly over the nodes, as far as they have room */
+	unsigned int
+		n_shares; /* 0: growth is spread evenly over the nodes, as far as they have room */
 	struct reserve_share share[NODES_MAX];
 	bool shrink; /* a pool that is larger gives back; else it stays */
 	unsigned int n_threads; /* 0: a quarter of the usable CPUs, at least one a node */
@@ -68,7 +69,8 @@ struct reserve_plan {
 	uint64_t unit_bytes; /* of one thread's work at a time */
 	enum shortage why; /* to_pages stays behind wanted_pages: SHORT_FLOOR or SHORT_NONE */
 	unsigned int n_nodes;
-	struct reserve_node node[NODES_MAX]; /* only those that change or are named; most work first */
+	struct reserve_node
+		node[NODES_MAX]; /* only those that change or are named; most work first */
 };
 
 /* 0, or -EINVAL with *ret_why (and the node, or -1) for a goal that this host can never have: SHORT_NO_CLASS,

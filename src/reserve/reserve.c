@@ -370,7 +370,8 @@ static int settle_node(struct run *run, struct node_work *work)
 				break;
 			else if (more_pages > step_pages)
 				more_pages = step_pages;
-			if (!adopt_pages && !is_above_floor(run, work->node, more_pages * page_bytes))
+			if (!adopt_pages &&
+			    !is_above_floor(run, work->node, more_pages * page_bytes))
 				break;
 			pages = work->expected_pages + more_pages;
 		}
@@ -427,7 +428,8 @@ static int settle(struct run *run)
 		    work->result->is_overruled)
 			continue;
 		if (!result->is_stopped && !result->is_late)
-			result->why = run->is_at_floor || work->to_pages < work->result->wanted_pages ?
+			result->why = run->is_at_floor ||
+						      work->to_pages < work->result->wanted_pages ?
 					      SHORT_FLOOR :
 					      SHORT_PAGES;
 		roll_back |= run->config->all_or_nothing;

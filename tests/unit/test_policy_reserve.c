@@ -252,10 +252,14 @@ static void sixteen_tebibytes(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		TEST(spread_is_even),	TEST(spread_goes_where_room_is),
-		TEST(floor_holds),	TEST(shrinks_only_when_asked),
-		TEST(shares_add_up_to_the_page), TEST(refusals),
-		TEST(methods),		TEST(sixteen_tebibytes),
+		TEST(spread_is_even),
+		TEST(spread_goes_where_room_is),
+		TEST(floor_holds),
+		TEST(shrinks_only_when_asked),
+		TEST(shares_add_up_to_the_page),
+		TEST(refusals),
+		TEST(methods),
+		TEST(sixteen_tebibytes),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -259,7 +259,10 @@ static void one_at_a_time(void **state)
 
 static void strange_records_are_refused(void **state)
 {
-	static const char *const records[] = {"", "{}", "[]", "{\"page_bytes\": 1",
+	static const char *const records[] = {"",
+					      "{}",
+					      "[]",
+					      "{\"page_bytes\": 1",
 					      "{\"page_bytes\": 2097152, \"before_pages\": 9, "
 					      "\"borrowed_pages\": 3}",
 					      "{\"page_bytes\": 2097152, \"before_pages\": 1, "
