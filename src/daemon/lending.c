@@ -441,8 +441,7 @@ bool lending_is_waiting(const struct lending *lending)
 {
 	const struct take *take;
 
-	TAILQ_FOREACH(take, &lending->waiting, link)
-	{
+	TAILQ_FOREACH(take, &lending->waiting, link) {
 		if (!take->filling && !take->cut)
 			return true;
 	}
@@ -453,8 +452,7 @@ bool lending_wants(const struct lending *lending, struct page_class page_class)
 {
 	const struct take *take;
 
-	TAILQ_FOREACH(take, &lending->waiting, link)
-	{
+	TAILQ_FOREACH(take, &lending->waiting, link) {
 		if (!take->filling && !take->cut &&
 		    page_size_equal(take->request.page, page_class.page) &&
 		    (take->request.node == NODE_ANY || take->request.node == page_class.node))
