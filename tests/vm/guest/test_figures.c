@@ -19,7 +19,7 @@
 #include <unistd.h>
 
 #define SAMPLES_MAX 1024
-#define HELPER	    "prezero_helper"
+#define HELPER "prezero_helper"
 #define HELPER_PATH "/helper.ko"
 
 struct samples {

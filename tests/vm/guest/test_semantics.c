@@ -17,7 +17,7 @@
 #include <sys/time.h>
 #include <unistd.h>
 
-#define FILE_NAME    "zeroable_hugepages"
+#define FILE_NAME "zeroable_hugepages"
 #define EVENT_GAP_MS 10.0
 
 static void read_format(const struct page_size *size)
