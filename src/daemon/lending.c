@@ -422,7 +422,10 @@ void lending_filled(struct take *take, struct page_pool *pages, struct segment *
 		manager_kick(take->daemon);
 		return;
 	}
-	refuse_error(take, "filling", result);
+	if (result == -ENOTSUP)
+		refuse(take, shortage_name(SHORT_THP), 0, take->request.segment_bytes, NULL);
+	else
+		refuse_error(take, "filling", result);
 	take_free(take);
 }
 
