@@ -5,6 +5,7 @@
 The oracle everywhere: what comes is all zero, what goes back is dirty on every page.
 """
 
+import mmap
 import os
 import signal
 import subprocess
@@ -413,6 +414,21 @@ class Lending(SystemTest):
         daemon.configure(stock("a", "2M", "128M", 2))
         daemon.reload()
         daemon.wait_ready()
+
+    def test_leave_free_holds_while_it_fills(self):
+        """Others take pages in the middle of a fill that was ordered when there were enough."""
+        self.grow_to(64)
+        daemon = self.daemon("[daemon]\nthreads = 2\nrate = 32M\n[leave_free]\n2M = 32M\n" +
+                             stock("a", "2M", "96M", 1))
+        wait_until(lambda: daemon.status()["fills"], "the fill to begin")
+        others = mmap.mmap(-1, 20 * PAGE, mmap.MAP_SHARED | mmap.MAP_ANONYMOUS | 0x40000)  # HUGETLB
+        self.addCleanup(others.close)
+        for offset in range(0, 20 * PAGE, PAGE):
+            others[offset] = 1
+        daemon.wait_log("stock a")
+        self.assertGreaterEqual(hugetlb_count(PAGE), 16, "leave_free= was crossed")
+        self.assertEqual(daemon.status()["stocks"][0]["short_of"], "leave_free")
+        self.assertEqual(hugetlb_count(PAGE), 44, "what was begun in vain is given back")
 
     def test_a_consumer_killed(self):
         self.grow_to(8)
