@@ -421,14 +421,15 @@ class Lending(SystemTest):
         daemon = self.daemon("[daemon]\nthreads = 2\nrate = 32M\n[leave_free]\n2M = 32M\n" +
                              stock("a", "2M", "96M", 1))
         wait_until(lambda: daemon.status()["fills"], "the fill to begin")
-        others = mmap.mmap(-1, 20 * PAGE, mmap.MAP_SHARED | mmap.MAP_ANONYMOUS | 0x40000)  # HUGETLB
-        self.addCleanup(others.close)
-        for offset in range(0, 20 * PAGE, PAGE):
-            others[offset] = 1
-        daemon.wait_log("stock a")
-        self.assertGreaterEqual(hugetlb_count(PAGE), 16, "leave_free= was crossed")
-        self.assertEqual(daemon.status()["stocks"][0]["short_of"], "leave_free")
-        self.assertEqual(hugetlb_count(PAGE), 44, "what was begun in vain is given back")
+        hugetlb = 0x40000
+        with mmap.mmap(-1, 10 * PAGE, mmap.MAP_SHARED | mmap.MAP_ANONYMOUS | hugetlb) as others:
+            for offset in range(0, 10 * PAGE, PAGE):
+                others[offset] = 1
+            daemon.wait_log("stock a")
+            self.assertGreaterEqual(hugetlb_count(PAGE), 16, "leave_free= was crossed")
+            self.assertEqual(daemon.status()["stocks"][0]["short_of"], "leave_free")
+            self.assertEqual(hugetlb_count(PAGE), 54, "what was begun in vain is given back")
+        daemon.wait_ready()
 
     def test_a_consumer_killed(self):
         self.grow_to(8)
