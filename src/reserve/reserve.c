@@ -500,8 +500,13 @@ static int mend(struct host *host, const char *runtime_dir)
 
 int reserve_mend(struct host *host, const char *runtime_dir)
 {
-	AUTO_FD lock_fd = intent_lock(runtime_dir);
+	AUTO_FD lock_fd = -1;
+	struct intent intent;
 
+	/* Where there is nothing to mend, no lock file is left either. */
+	if (intent_read(runtime_dir, &intent) == -ENOENT)
+		return 0;
+	lock_fd = intent_lock(runtime_dir);
 	return lock_fd < 0 ? lock_fd : mend(host, runtime_dir);
 }
 

@@ -58,7 +58,7 @@ MUST_CHECK int reserve_run(const struct reserve_config *config, const struct res
 			   const struct reserve_plan *plan, struct reserve_result *ret);
 
 /* Puts back what a killed run had borrowed. 1: something was put back; 0: there was nothing, or somebody
- * wrote the setting since; -EBUSY: a run is under way. reserve_run() does it by itself. */
+ * wrote the setting since; -EBUSY: a run is under way and has borrowed. reserve_run() does it by itself. */
 MUST_CHECK int reserve_mend(struct host *host, const char *runtime_dir);
 
 #endif
