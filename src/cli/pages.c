@@ -59,7 +59,7 @@ static void parse_share(const struct argp_state *state, struct reserve_goal *goa
 {
 	char *part = strchr(text, '=');
 	struct reserve_share share = {0};
-	uint64_t node;
+	uint64_t node = 0;
 
 	if (part)
 		*part++ = '\0';
