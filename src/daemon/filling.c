@@ -501,6 +501,15 @@ uint64_t filling_retry_ns(struct filling_set *set, struct page_class page_class)
 	return round ? round->retry_ns : 0;
 }
 
+enum shortage filling_shortage(struct filling_set *set, struct page_class page_class)
+{
+	const struct class_round *round = find_round(set, page_class);
+
+	if (!round || !round->error)
+		return SHORT_NONE;
+	return round->error == -ENOTSUP ? SHORT_THP : SHORT_PAGES;
+}
+
 void filling_failed(struct filling_set *set, struct page_class page_class, int error)
 {
 	struct class_round *round = get_round(set, page_class);
