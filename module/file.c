@@ -159,7 +159,7 @@ static void file_remove(struct zeroable_file *file)
 	kernfs_put(node);
 }
 
-/* Nodes may have come or gone: a directory that comes gets its file, one that goes took it along. */
+/* Nodes have come or gone: a new directory gets its file, an old one took it along. */
 void files_sync(void)
 {
 	struct page_class *class;

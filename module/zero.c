@@ -76,7 +76,7 @@ void zero_stop(void)
 
 	WRITE_ONCE(started, false);
 	wait_for_held_pages();
-	/* Pages are marked as they come from the buddy allocator, and listed when the pool has grown. */
+	/* Fresh pages are marked before they are listed; wait for pools that are growing. */
 	for (i = 0; i < class_nr_sizes(); i++) {
 		mutex_lock(&kernel.hstates[i].resize_lock);
 		mutex_unlock(&kernel.hstates[i].resize_lock);
