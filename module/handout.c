@@ -210,7 +210,8 @@ static compat_isolated on_isolate(struct folio *folio, struct list_head *list)
 		if (PageHuge(&folio->page) && mark_test(folio) && !READ_ONCE(folio->mapping)) {
 			if (folio_flag(folio, HPG_freed))
 				count_spoil(class_of_folio(folio), folio);
-			mark_clear(folio);
+			else
+				mark_clear(folio);
 		}
 		spin_unlock_irq(kernel.hugetlb_lock);
 	}
