@@ -61,6 +61,10 @@ int classes_init(void)
 	unsigned int i;
 	int node;
 
+	if (!class_nr_sizes()) {
+		pr_err("not loaded: huge pages are switched off\n");
+		return -ENODEV;
+	}
 	for (i = 0; i < class_nr_sizes(); i++) {
 		sizes[i].hstate = &kernel.hstates[i];
 		init_waitqueue_head(&sizes[i].held_wait);

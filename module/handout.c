@@ -424,11 +424,12 @@ struct hook hook_table[] = {
 	{ PURPOSE_DEQUEUE, "dequeue_huge_page_nodemask", "ppiip",
 	  INSTEAD(on_dequeue, kernel_dequeue) },
 
-	{ PURPOSE_REMOVE, "remove_hugetlb_folio", "vppi", INSTEAD(on_remove, kernel_remove) },
+	/* Where the longer one exists, the shorter one does not see the pages to be split. */
 	{ PURPOSE_REMOVE, "__remove_hugetlb_folio", "vppii",
 	  INSTEAD(on_remove_demote, kernel_remove_demote) },
 	{ PURPOSE_REMOVE, "__remove_hugetlb_page", "vppii",
 	  INSTEAD(on_remove_demote, kernel_remove_demote) },
+	{ PURPOSE_REMOVE, "remove_hugetlb_folio", "vppi", INSTEAD(on_remove, kernel_remove) },
 
 	{ PURPOSE_ISOLATE, "folio_isolate_hugetlb", "ipp", INSTEAD(on_isolate, kernel_isolate) },
 	{ PURPOSE_ISOLATE, "isolate_hugetlb", "ipp", INSTEAD(on_isolate, kernel_isolate) },

@@ -120,8 +120,8 @@ static bool zero_page(const struct page_class *class, struct folio *folio)
  * Zeroes up to `limit_pages` dirty pages of the class. Returns how many, or -EINTR if a signal came
  * before one was finished.
  *
- * The size of the pool bounds it too: on a busy host pages become dirty as fast as they are zeroed,
- * and a caller who asked for all there are did not ask for a life sentence.
+ * The size of the pool is a bound too: on a busy host pages become dirty as fast as they are zeroed,
+ * and "max" would never end.
  */
 long zero_pages(struct page_class *class, unsigned long limit_pages)
 {
