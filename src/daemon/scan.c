@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * daemon/scan.c - who holds a file: a look through /proc in a thread.
+ *
+ * Guarantees: found() comes once, or never after scan_abandon().
+ */
+#include "daemon/scan.h"
+
+struct scan {
+	struct host *host;
+	dev_t dev;
+	ino_t ino;
+	struct holder holders[SCAN_HOLDERS_MAX];
+	void (*found)(void *arg, const struct holder *holders,
+		      unsigned int n_holders); /* or NULL */
+	void *arg;
+};
+
+static int scan_run(void *arg)
+{
+	struct scan *scan = arg;
+	int n = host_holders(scan->host, scan->dev, scan->ino, scan->holders, SCAN_HOLDERS_MAX);
+
+	return n > SCAN_HOLDERS_MAX ? SCAN_HOLDERS_MAX : n;
+}
+
+static void scan_done(void *arg, int result)
+{
+	struct scan *scan = arg;
+
+	if (scan->found)
+		scan->found(scan->arg, scan->holders, result < 0 ? 0 : result);
+	free(scan);
+}
+
+int scan_start(struct daemon *daemon, dev_t dev, ino_t ino,
+	       void (*found)(void *arg, const struct holder *holders, unsigned int n_holders),
+	       void *arg, struct scan **ret)
+{
+	struct scan *scan = calloc(1, sizeof(*scan));
+	int r;
+
+	if (!scan)
+		return -ENOMEM;
+	scan->host = daemon->host;
+	scan->dev = dev;
+	scan->ino = ino;
+	scan->found = found;
+	scan->arg = arg;
+	r = fill_team_submit_chore(daemon->team, scan_run, scan_done, scan);
+	if (r < 0) {
+		free(scan);
+		return r;
+	}
+	*ret = scan;
+	return 0;
+}
+
+void scan_abandon(struct scan *scan)
+{
+	if (scan)
+		scan->found = NULL;
+}
+
+struct wire_holder scan_wire_holder(const struct holder *holder)
+{
+	return (struct wire_holder){
+		.pid = holder->pid, .uid = holder->uid, .command = holder->command};
+}

@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * daemon/scan.h - who holds a file: a look through /proc in a thread.
+ */
+#ifndef PREZERO_DAEMON_SCAN_H
+#define PREZERO_DAEMON_SCAN_H
+
+#include "daemon/daemon.h"
+#include "wire/messages.h"
+
+#define SCAN_HOLDERS_MAX 64
+
+struct scan;
+
+/* found() comes later, in the event loop's thread, unless the scan is abandoned. ino 0: any file of the
+ * device. */
+MUST_CHECK int scan_start(struct daemon *daemon, dev_t dev, ino_t ino,
+			  void (*found)(void *arg, const struct holder *holders,
+					unsigned int n_holders),
+			  void *arg, struct scan **ret);
+void scan_abandon(struct scan *scan); /* NULL is fine */
+
+struct wire_holder scan_wire_holder(const struct holder *holder); /* borrows */
+
+#endif

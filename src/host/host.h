@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * host/host.h - look: what the kernel shows of memory, NUMA, CPUs and processes.
+ *
+ * Every path is relative to one root directory (`--sysroot`), so that tests show it captured or
+ * imagined machines. Reads never change anything. host_look() and host_missing() belong to one thread;
+ * the others may be called by several at once, meanwhile too.
+ */
+#ifndef PREZERO_HOST_HOST_H
+#define PREZERO_HOST_HOST_H
+
+#include <sys/types.h>
+
+#include "model/goal.h"
+#include "model/view.h"
+
+struct host;
+
+/* sysroot NULL or "/": the machine itself. */
+MUST_CHECK int host_open(const char *sysroot, struct host **ret);
+struct host *host_free(struct host *host); /* returns NULL */
+
+/* Everything at once: some hundred small reads on an 8-node machine. -ENODATA: a file that every
+ * kernel has is missing or does not parse; host_missing() names it. */
+MUST_CHECK int host_look(struct host *host, struct host_view *ret);
+const char *host_missing(const struct host *host);
+
+/* A cheap look again at the few files that bound one class, for a check before every unit of work:
+ * refreshes in *view only what policy_headroom_bytes() reads for page_class. A few preads on kept
+ * descriptors. */
+MUST_CHECK int host_look_headroom(struct host *host, struct page_class page_class,
+				  struct host_view *view);
+
+/* Who has a file open or mapped (ino 0: any file of the device): a scan of /proc/PID/{fd,maps}; processes that come and go meanwhile
+ * are missed or skipped without error. At most holders_max are written; returns how many there are.
+ * The calling process itself is left out. */
+struct holder {
+	pid_t pid;
+	uid_t uid;
+	char command[16];
+	bool has_open, has_mapped;
+};
+MUST_CHECK int host_holders(struct host *host, dev_t dev, ino_t ino, struct holder *holders,
+			    unsigned int holders_max);
+
+#endif
