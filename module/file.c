@@ -18,7 +18,7 @@
 
 #include "prezero.h"
 
-#define FILE_NAME	  "zeroable_hugepages"
+#define FILE_NAME "zeroable_hugepages"
 #define EVENT_INTERVAL_MS 10
 
 struct zeroable_file {

@@ -24,7 +24,7 @@
 #include "mark.h"
 #include "prezero.h"
 
-#define PATTERN	 0xA5
+#define PATTERN 0xA5
 #define ATTEMPTS 8
 
 /* Written and read in every base page: those are zeroed whole, so this tells, and is quick. */

@@ -30,7 +30,7 @@ typedef bool compat_isolated;
 /* The parameters that alloc_hugetlb_folio_nodemask() gained, and how to pass them on. */
 #ifdef HAVE_NODEMASK_HAS_FALLBACK
 #define COMPAT_FALLBACK_PARAM , bool allow_fallback
-#define COMPAT_FALLBACK_ARG   , allow_fallback
+#define COMPAT_FALLBACK_ARG , allow_fallback
 #else
 #define COMPAT_FALLBACK_PARAM
 #define COMPAT_FALLBACK_ARG
