@@ -301,24 +301,24 @@ static enum outcome start_filling(struct take *take, struct page_pool *pages, in
 	return WAITING;
 }
 
-/* Nothing that is free will do. */
-static enum outcome cannot_place(struct take *take, struct page_pool *pages,
-				 const struct decision *decision)
+/* Nothing that is free will do; but others may be about to give back, or to finish filling. */
+static bool is_worth_waiting(struct take *take, struct page_pool *pages)
 {
 	struct daemon *daemon = take->daemon;
 
-	/* Pages are on their way back: the manager comes again. */
-	if (daemon->n_freeing)
-		return WAITING;
+	if (take->is_bounded || daemon->n_freeing)
+		return true;
 	if (leases_are_ending(daemon->leases) && take->n_deferred++ < DEFERRALS_MAX)
+		return true;
+	/* "As long as a fill takes": what is being filled may be cut, or given up, for this one. */
+	return filling_raise(daemon->fillings, pages, take->request.node);
+}
+
+static enum outcome cannot_place(struct take *take, struct page_pool *pages,
+				 const struct decision *decision)
+{
+	if (decision->placement != PLACE_REFUSE && is_worth_waiting(take, pages))
 		return WAITING;
-	if (decision->placement == PLACE_WAIT) {
-		if (take->is_bounded)
-			return WAITING;
-		/* "As long as a fill takes": what is being filled may be cut, or given up, for this one. */
-		if (pages && filling_raise(daemon->fillings, pages, take->request.node))
-			return WAITING;
-	}
 	refuse(take, shortage_name(decision->why), decision->have_bytes, decision->need_bytes,
 	       NULL);
 	return ANSWERED;
@@ -422,7 +422,10 @@ void lending_filled(struct take *take, struct page_pool *pages, struct segment *
 		manager_kick(take->daemon);
 		return;
 	}
-	refuse_error(take, "filling", result);
+	if (result == -ENOTSUP)
+		refuse(take, shortage_name(SHORT_THP), 0, take->request.segment_bytes, NULL);
+	else
+		refuse_error(take, "filling", result);
 	take_free(take);
 }
 
@@ -441,8 +444,7 @@ bool lending_is_waiting(const struct lending *lending)
 {
 	const struct take *take;
 
-	TAILQ_FOREACH(take, &lending->waiting, link)
-	{
+	TAILQ_FOREACH(take, &lending->waiting, link) {
 		if (!take->filling && !take->cut)
 			return true;
 	}
@@ -453,8 +455,7 @@ bool lending_wants(const struct lending *lending, struct page_class page_class)
 {
 	const struct take *take;
 
-	TAILQ_FOREACH(take, &lending->waiting, link)
-	{
+	TAILQ_FOREACH(take, &lending->waiting, link) {
 		if (!take->filling && !take->cut &&
 		    page_size_equal(take->request.page, page_class.page) &&
 		    (take->request.node == NODE_ANY || take->request.node == page_class.node))

@@ -3,13 +3,15 @@
  * fill/fill.h - a team of threads that has the kernel zero pages.
  *
  * Jobs are submitted and finished in one thread (the owner's); team threads only work on units. A
- * fill job populates a range of an open segment file on one node with MADV_POPULATE_WRITE, unit by
- * unit; a chore runs a slow call (unlink, truncate, a scan of /proc) off the owner's thread.
+ * fill job populates a range of an open segment file on one node with MADV_POPULATE_WRITE (base
+ * pages: by writing zeros), unit by unit, or does other work on pages of one node; a chore runs a
+ * slow call (unlink, truncate, a scan of /proc) off the owner's thread.
  *
  * Guarantees: a unit is never below one page; no thread idles while a job that may use it has a unit
  * left; a cancelled job stops within one unit per thread; every page is verified to be on its node;
- * a job's done() runs exactly once, in fill_team_reap(). Threads sleep on a condition when there is
- * nothing to do: no wake-ups.
+ * a job's done() runs exactly once, in fill_team_reap(), and the job's mapping is gone soon after, at
+ * the latest when fill_team_stop() returns. Threads sleep on a condition when there is nothing to do: no
+ * wake-ups.
  */
 #ifndef PREZERO_FILL_FILL_H
 #define PREZERO_FILL_FILL_H
@@ -30,6 +32,11 @@ enum fill_priority {
 
 #define FILL_THREADS_MAX 1024
 
+/* What interrupts work() of a cancelled job. The first team gives it a handler that does nothing,
+ * without SA_RESTART; only team threads are sent it. SIGURG, for a process that has no such handler
+ * ignores it: one that comes late or from elsewhere does no harm. */
+#define FILL_SIGNAL SIGURG
+
 struct fill_config {
 	unsigned int n_threads; /* 1 to FILL_THREADS_MAX */
 	struct id_set cpus; /* workers run on these, and of these on the CPUs of the node they fill;
@@ -38,12 +45,18 @@ struct fill_config {
 };
 
 struct fill_request {
-	int fd; /* read-write; the team duplicates it */
+	int fd; /* read-write; the team duplicates it; -1 with work() */
 	uint64_t offset_bytes, length_bytes; /* multiples of the page */
 	struct page_class page_class; /* node must be real */
 	struct id_set node_cpus; /* of that node */
 	enum fill_priority priority;
 	bool bind; /* bind to the node and verify; false only where the host has a single node */
+
+	/* What a team thread does with a unit instead of populating it, as write(2) writes: returns the
+	 * bytes done, maybe fewer than asked; 0 where nothing is left to do, which ends the job well; or
+	 * a negative errno. A cancel makes its system calls return: it then returns what it has done, or
+	 * -EINTR. Where that signal was another's, it is called again. NULL: populate. */
+	int64_t (*work)(void *arg, uint64_t offset_bytes, uint64_t unit_bytes);
 
 	/* Asked by a team thread before every unit, so it must be thread safe; a negative errno stops
 	 * the job with that error. NULL: never asked. */
@@ -79,7 +92,9 @@ void fill_job_cancel(struct fill_job *job); /* done() still comes */
 void fill_job_raise(struct fill_job *job, enum fill_priority priority);
 void fill_job_progress(const struct fill_job *job, struct fill_progress *ret);
 
-/* run() in a team thread ahead of fills; done() as for a fill job. Chores cannot be cancelled. */
+/* run() in a team thread ahead of fills; done() as for a fill job. Chores cannot be cancelled. Like
+ * may_take(), run() has 256 KiB of stack, and had better not call malloc(): each thread that does gets
+ * an arena of its own. */
 MUST_CHECK int fill_team_submit_chore(struct fill_team *team, int (*run)(void *arg),
 				      void (*done)(void *arg, int result), void *arg);
 

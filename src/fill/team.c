@@ -3,8 +3,8 @@
  * fill/team.c - the team: its threads, its queues, and who works on what.
  *
  * Guarantees: see fill.h. Everything shared is under team->lock, which is never held across a call that
- * may take long; a job's range is used without it by the threads that are on a unit of the job, and
- * unmapped by the last of them.
+ * may take long; a job's range is used without it by the threads that are on a unit of the job, and the
+ * last of them takes it over.
  *
  * The life of a job: queued, from fill_team_submit() until its last unit is claimed or it stops; then
  * closing, when no thread is on it but it is still mapped (only after a cancel); then ended, until
@@ -16,8 +16,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
-#include <sched.h>
-#include <signal.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/queue.h>
@@ -27,10 +25,9 @@
 
 #include "base/io.h"
 #include "fill/range.h"
+#include "fill/thread.h"
 
 #define PRIORITIES 2
-/* Virtual; what is touched of it is some pages. may_take() and chores run on it too. */
-#define STACK_BYTES (256U << 10)
 /* What the rate cap lets a team catch up that could not run for a while. */
 #define RATE_CREDIT_NS 100000000ULL
 #define NS_PER_S 1000000000ULL
@@ -41,6 +38,7 @@ struct fill_job {
 	bool is_mapping; /* a thread is at it; others cannot work on this job yet */
 	_Atomic enum fill_priority priority; /* written under the lock */
 	struct fill_team *team;
+	int64_t (*work)(void *arg, uint64_t offset_bytes, uint64_t unit_bytes);
 	int (*may_take)(void *arg, uint64_t unit_bytes);
 	void (*took)(void *arg, uint64_t unit_bytes);
 	void (*done)(void *arg, struct fill_job *job, int result);
@@ -53,7 +51,7 @@ struct fill_job {
 	unsigned int threads_max;
 	uint64_t claimed_bytes, done_bytes;
 	unsigned int n_busy; /* threads on a unit of it */
-	int result; /* negative: it stops */
+	_Atomic int result; /* negative: it stops; written under the lock */
 	int wrong_node;
 	uint64_t start_ns, end_ns;
 	uint64_t threads[FILL_THREADS_MAX / 64]; /* that did a unit */
@@ -69,8 +67,6 @@ struct chore {
 };
 STAILQ_HEAD(chore_list, chore);
 
-enum sched_class { SCHED_CLASS_NORMAL, SCHED_CLASS_IDLE };
-
 struct worker {
 	struct fill_team *team;
 	pthread_t thread;
@@ -79,6 +75,7 @@ struct worker {
 	bool has_quit;
 	pid_t tid;
 	struct fill_job *job; /* on a unit of this one */
+	struct fill_interrupt interrupt; /* while that one was cancelled */
 	/* the thread's own */
 	enum sched_class sched_class;
 	struct id_set cpus;
@@ -151,6 +148,10 @@ static void cancel(struct fill_job *job)
 	if (!job->is_queued && !job->n_busy)
 		return; /* it is ending already */
 	stop_job(job, -ECANCELED);
+	for (unsigned int i = 0; job->work && i < team->n_workers; i++) {
+		if (team->worker[i] && team->worker[i]->job == job)
+			fill_interrupt_start(&team->worker[i]->interrupt, team->worker[i]->tid);
+	}
 	if (job->n_busy)
 		return;
 	if (job->range.address) {
@@ -171,8 +172,7 @@ static struct fill_job *least_crowded(struct fill_team *team, struct job_list *q
 	struct fill_job *job, *best = NULL;
 	unsigned int best_crowd = 0;
 
-	TAILQ_FOREACH(job, queue, link)
-	{
+	TAILQ_FOREACH(job, queue, link) {
 		unsigned int on_node = team->node_busy[job->range.page_class.node];
 		unsigned int crowd = on_node * (FILL_THREADS_MAX + 1);
 
@@ -237,22 +237,32 @@ static uint64_t claim_unit(struct worker *worker, struct fill_job *job, uint64_t
 	return start_bytes;
 }
 
+/* Called and returns with the lock held. The end comes first: unmapping base pages takes a sixth of the
+ * time of filling them, and somebody may wait. */
+static void end_and_unmap(struct fill_job *job)
+{
+	struct fill_team *team = job->team;
+	struct fill_range range = job->range;
+
+	end_job(job);
+	unlock(team);
+	fill_range_unmap(&range);
+	lock(team);
+}
+
+/* Called and returns with the lock held. */
+static void close_job(struct fill_job *job)
+{
+	TAILQ_REMOVE(&job->team->closing, job, link);
+	end_and_unmap(job);
+}
+
 static void set_cpus(struct worker *worker, const struct id_set *cpus)
 {
 	if (!memcmp(&worker->cpus, cpus, sizeof(*cpus)))
 		return;
 	worker->cpus = *cpus;
-	/* It fails where all of these CPUs went offline; then the thread may run anywhere. */
-	(void)syscall(SYS_sched_setaffinity, 0, sizeof(cpus->word), cpus->word);
-}
-
-static void set_sched_class(pid_t tid, enum sched_class sched_class)
-{
-	const struct sched_param none = {0};
-
-	/* Without the privilege to leave the idle class it stays slow, but right. */
-	(void)sched_setscheduler(tid, sched_class == SCHED_CLASS_IDLE ? SCHED_IDLE : SCHED_OTHER,
-				 &none);
+	fill_thread_set_cpus(cpus);
 }
 
 static void become(struct worker *worker, enum sched_class sched_class)
@@ -260,7 +270,7 @@ static void become(struct worker *worker, enum sched_class sched_class)
 	if (worker->sched_class == sched_class)
 		return;
 	worker->sched_class = sched_class;
-	set_sched_class(0, sched_class);
+	fill_thread_set_class(0, sched_class);
 }
 
 /* fill_job_raise() may come at any instant: it raises the job first and the threads on it next, so
@@ -278,7 +288,6 @@ static int map_job(struct fill_job *job)
 	int r = fill_range_map(&job->range, job->fd, job->offset_bytes);
 
 	lock(team);
-	job->fd = close_fd(job->fd);
 	job->is_mapping = false;
 	if (r < 0)
 		stop_job(job, r);
@@ -287,13 +296,38 @@ static int map_job(struct fill_job *job)
 	return r;
 }
 
+/* Does one unit, or what there is of it. */
+static int do_unit(struct fill_job *job, uint64_t start_bytes, uint64_t unit_bytes,
+		   uint64_t *done_bytes, int *wrong_node)
+{
+	int r;
+
+	if (!job->work) {
+		r = fill_range_populate(&job->range, start_bytes, unit_bytes, wrong_node);
+		if (r == 0)
+			*done_bytes = unit_bytes;
+		return r;
+	}
+	while (*done_bytes < unit_bytes && !job->result) {
+		int64_t n =
+			job->work(job->arg, start_bytes + *done_bytes, unit_bytes - *done_bytes);
+
+		if (n == -EINTR)
+			continue;
+		if (n <= 0)
+			return (int)n;
+		*done_bytes += (uint64_t)n;
+	}
+	return 0;
+}
+
 /* Called and returns with the lock held. */
 static void work_on(struct worker *worker, struct fill_job *job)
 {
 	struct fill_team *team = worker->team;
-	bool map = !job->range.address, is_granted = false;
+	bool map = !job->work && !job->range.address, is_granted = false;
 	int wrong_node = -1, r = 0;
-	uint64_t start_bytes, unit_bytes;
+	uint64_t start_bytes, unit_bytes, done_bytes = 0;
 	struct id_set cpus = job->cpus;
 
 	start_bytes = claim_unit(worker, job, &unit_bytes);
@@ -309,7 +343,7 @@ static void work_on(struct worker *worker, struct fill_job *job)
 		is_granted = r >= 0;
 	}
 	if (r >= 0)
-		r = fill_range_populate(&job->range, start_bytes, unit_bytes, &wrong_node);
+		r = do_unit(job, start_bytes, unit_bytes, &done_bytes, &wrong_node);
 	if (is_granted && job->took)
 		job->took(job->arg, unit_bytes);
 
@@ -318,27 +352,25 @@ static void work_on(struct worker *worker, struct fill_job *job)
 	if (job->priority == FILL_DEMAND)
 		worker->sched_class = SCHED_CLASS_NORMAL;
 	worker->job = NULL;
+	fill_interrupt_stop(&worker->interrupt);
 	team->node_busy[job->range.page_class.node]--;
 	job->threads[worker->index / 64] |= 1ULL << (worker->index % 64);
-	if (r == 0) {
-		job->done_bytes += unit_bytes;
-	} else {
-		if (r == -EXDEV && job->wrong_node < 0)
-			job->wrong_node = wrong_node;
+	job->done_bytes += done_bytes;
+	if (r == -EXDEV && job->wrong_node < 0)
+		job->wrong_node = wrong_node;
+	if (done_bytes < unit_bytes)
 		stop_job(job, r);
-	}
 	if (--job->n_busy || job->is_queued)
 		return;
 
 	/* Nobody else looks at it any more. */
 	unlock(team);
-	if (!job->result && job->range.page_class.page.kind == PAGE_THP)
+	if (!job->result && !job->work && job->range.page_class.page.kind == PAGE_THP)
 		r = fill_range_check_pmd(&job->range);
-	fill_range_unmap(&job->range);
 	lock(team);
 	if (r < 0)
 		stop_job(job, r);
-	end_job(job);
+	end_and_unmap(job);
 }
 
 /* Called and returns with the lock held. */
@@ -353,16 +385,6 @@ static void run_chore(struct worker *worker, struct chore *chore)
 	lock(team);
 	STAILQ_INSERT_TAIL(&team->ended_chores, chore, link);
 	tell_owner(team);
-}
-
-/* Called and returns with the lock held. */
-static void close_job(struct fill_team *team, struct fill_job *job)
-{
-	TAILQ_REMOVE(&team->closing, job, link);
-	unlock(team);
-	fill_range_unmap(&job->range);
-	lock(team);
-	end_job(job);
 }
 
 static void wait_for_work(struct fill_team *team, uint64_t until_ns)
@@ -400,7 +422,7 @@ static void *worker_main(void *arg)
 		if (!STAILQ_EMPTY(&team->chores))
 			run_chore(worker, STAILQ_FIRST(&team->chores));
 		else if ((job = TAILQ_FIRST(&team->closing)))
-			close_job(team, job);
+			close_job(job);
 		else if ((job = next_job(team, &wait_until_ns)))
 			work_on(worker, job);
 		else
@@ -417,8 +439,6 @@ static void *worker_main(void *arg)
 static int start_worker(struct fill_team *team, unsigned int index)
 {
 	struct worker *worker = team->worker[index];
-	pthread_attr_t attr;
-	sigset_t all, old;
 	int r;
 
 	if (!worker) {
@@ -444,19 +464,9 @@ static int start_worker(struct fill_team *team, unsigned int index)
 		memset(&worker->cpus, 0, sizeof(worker->cpus));
 	}
 
-	r = pthread_attr_init(&attr);
-	if (r)
-		return -r;
-	r = pthread_attr_setstacksize(&attr, STACK_BYTES);
-	/* Signals are for the owner's thread. */
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &old);
-	if (!r)
-		r = pthread_create(&worker->thread, &attr, worker_main, worker);
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
-	pthread_attr_destroy(&attr);
-	if (r)
-		return -r;
+	r = fill_thread_start(&worker->thread, worker_main, worker);
+	if (r < 0)
+		return r;
 	worker->is_created = true;
 	return 0;
 }
@@ -529,7 +539,7 @@ int fill_team_configure(struct fill_team *team, const struct fill_config *config
 		struct fill_job *job;
 
 		TAILQ_FOREACH(job, &team->queue[p], link)
-		place_job(team, job);
+			place_job(team, job);
 	}
 	pthread_cond_broadcast(&team->work);
 	unlock(team);
@@ -544,6 +554,7 @@ int fill_team_start(const struct fill_config *config, struct fill_team **ret)
 
 	if (!team)
 		return -ENOMEM;
+	fill_interrupt_prepare();
 	pthread_mutex_init(&team->lock, NULL);
 	pthread_condattr_init(&attr);
 	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
@@ -567,33 +578,41 @@ int fill_team_start(const struct fill_config *config, struct fill_team **ret)
 	return 0;
 }
 
-int fill_team_submit(struct fill_team *team, const struct fill_request *request,
-		     struct fill_job **ret)
+static int take_file(struct fill_job *job, const struct fill_request *request)
 {
-	uint64_t page_bytes = request->page_class.page.bytes;
-	struct fill_job *job;
 	struct stat st;
 
-	if (!page_bytes || !request->length_bytes || request->length_bytes % page_bytes ||
-	    request->offset_bytes % page_bytes || request->page_class.node < 0 ||
-	    request->page_class.node >= NODES_MAX || (unsigned int)request->priority >= PRIORITIES)
-		return -EINVAL;
 	if (fstat(request->fd, &st) < 0)
 		return -errno;
 	if (request->offset_bytes > (uint64_t)st.st_size ||
 	    request->length_bytes > (uint64_t)st.st_size - request->offset_bytes)
 		return -EINVAL;
+	job->fd = fcntl(request->fd, F_DUPFD_CLOEXEC, 0);
+	return job->fd < 0 ? -errno : 0;
+}
+
+int fill_team_submit(struct fill_team *team, const struct fill_request *request,
+		     struct fill_job **ret)
+{
+	uint64_t page_bytes = request->page_class.page.bytes;
+	struct fill_job *job;
+	int r;
+
+	if (!page_bytes || !request->length_bytes || request->length_bytes % page_bytes ||
+	    request->offset_bytes % page_bytes || request->page_class.node < 0 ||
+	    request->page_class.node >= NODES_MAX || (unsigned int)request->priority >= PRIORITIES)
+		return -EINVAL;
 	job = calloc(1, sizeof(*job));
 	if (!job)
 		return -ENOMEM;
-	job->fd = fcntl(request->fd, F_DUPFD_CLOEXEC, 0);
-	if (job->fd < 0) {
-		int r = -errno;
-
+	job->fd = -1;
+	r = request->work ? 0 : take_file(job, request);
+	if (r < 0) {
 		free(job);
 		return r;
 	}
 	job->team = team;
+	job->work = request->work;
 	job->priority = request->priority;
 	job->may_take = request->may_take;
 	job->took = request->took;
@@ -638,7 +657,7 @@ void fill_job_raise(struct fill_job *job, enum fill_priority priority)
 	/* On a busy host a thread of the idle class may take very long to end its unit. */
 	for (unsigned int i = 0; i < team->n_workers && priority == FILL_DEMAND; i++)
 		if (team->worker[i] && team->worker[i]->job == job)
-			set_sched_class(team->worker[i]->tid, SCHED_CLASS_NORMAL);
+			fill_thread_set_class(team->worker[i]->tid, SCHED_CLASS_NORMAL);
 	pthread_cond_broadcast(&team->work);
 	unlock(team);
 }
@@ -714,7 +733,7 @@ static void cancel_chores(struct fill_team *team)
 	struct chore *chore;
 
 	STAILQ_FOREACH(chore, &team->chores, link)
-	chore->result = -ECANCELED;
+		chore->result = -ECANCELED;
 	STAILQ_CONCAT(&team->ended_chores, &team->chores);
 }
 
@@ -729,6 +748,12 @@ struct fill_team *fill_team_stop(struct fill_team *team)
 	for (unsigned int p = 0; p < PRIORITIES; p++)
 		while ((job = TAILQ_FIRST(&team->queue[p])))
 			cancel(job);
+	/* A unit of other work may take long: those whose last one is under way are in no queue. */
+	for (unsigned int i = 0; i < team->n_workers; i++) {
+		job = team->worker[i] ? team->worker[i]->job : NULL;
+		if (job && job->work)
+			cancel(job);
+	}
 	pthread_cond_broadcast(&team->work);
 	unlock(team);
 
@@ -738,7 +763,7 @@ struct fill_team *fill_team_stop(struct fill_team *team)
 
 	lock(team);
 	while ((job = TAILQ_FIRST(&team->closing)))
-		close_job(team, job);
+		close_job(job);
 	unlock(team);
 	/* done() may submit again: refused at once, and reaped as well. */
 	do {

@@ -5,6 +5,7 @@
 The oracle everywhere: what comes is all zero, what goes back is dirty on every page.
 """
 
+import mmap
 import os
 import signal
 import subprocess
@@ -45,6 +46,8 @@ class Lending(SystemTest):
         self.grow_to(32)
         daemon = self.daemon(QUIET + stock("a", "2M", "16M", 2))
         daemon.wait_ready()
+        self.assertRegex(daemon.wait_log("filled 2M@0") and daemon.log(),
+                         r"filled 2M@0: 2 segments, 16 pages, 32.0M in [0-9.]+ s, [0-9.]+ GB/s, [12] threads")
         with daemon.connect() as client:
             before = client.list("ready")
             lease, fd = client.take(16 * MIB, page="2M")
@@ -335,6 +338,11 @@ class Lending(SystemTest):
             "os.ftruncate(fd, 8 << 20); os.posix_fallocate(fd, 6 << 20, 2 << 20); time.sleep(1.1)\n"
             "assert limit(2 << 20) == 'limit', 'growth counts'\n"
             "os.close(fd); time.sleep(0.2)\n"
+            "b, fd2 = c.take(8 << 20, page='2M')\n"
+            # Opened once more and the first closed: still its own, still counted.
+            "fd3 = os.open(b['path'], os.O_RDWR); os.close(fd2); time.sleep(0.3)\n"
+            "assert limit(2 << 20) == 'limit', 'what was opened again counts'\n"
+            "os.close(fd3); time.sleep(0.5)\n"
             "b, fd2 = c.take(8 << 20, page='2M'); os.close(fd2)\n"
             % (os.path.dirname(os.path.abspath(__file__)), user, user, daemon.socket_path, user))
         result = subprocess.run(["python3", "-c", script], capture_output=True, text=True, check=False)
@@ -405,6 +413,22 @@ class Lending(SystemTest):
             file.write(str(total))
         daemon.configure(stock("a", "2M", "128M", 2))
         daemon.reload()
+        daemon.wait_ready()
+
+    def test_leave_free_holds_while_it_fills(self):
+        """Others take pages in the middle of a fill that was ordered when there were enough."""
+        self.grow_to(64)
+        daemon = self.daemon("[daemon]\nthreads = 2\nrate = 32M\n[leave_free]\n2M = 32M\n" +
+                             stock("a", "2M", "96M", 1))
+        wait_until(lambda: daemon.status()["fills"], "the fill to begin")
+        hugetlb = 0x40000
+        with mmap.mmap(-1, 10 * PAGE, mmap.MAP_SHARED | mmap.MAP_ANONYMOUS | hugetlb) as others:
+            for offset in range(0, 10 * PAGE, PAGE):
+                others[offset] = 1
+            daemon.wait_log("stock a")
+            self.assertGreaterEqual(hugetlb_count(PAGE), 16, "leave_free= was crossed")
+            self.assertEqual(daemon.status()["stocks"][0]["short_of"], "leave_free")
+            self.assertEqual(hugetlb_count(PAGE), 54, "what was begun in vain is given back")
         daemon.wait_ready()
 
     def test_a_consumer_killed(self):
