@@ -17,6 +17,8 @@ static const struct command commands[] = {
 	{"give", "Give a lease back", cmd_give},
 	{"list", "List segments, one a line", cmd_list},
 	{"run", "Run a command on memory that is returned when it ends", cmd_run},
+	{"reserve", "Grow the kernel's own pool of huge pages, in parallel", cmd_reserve},
+	{"boot-args", "Print the kernel parameters for a pool from boot on", cmd_boot_args},
 	{"bench", "Measure what the pool saves on this machine", bench_main},
 };
 
@@ -37,7 +39,7 @@ static char *describe(int key, const char *text, void *input)
 		return NULL;
 	fputs("Commands:\n", f);
 	for (size_t i = 0; i < ARRAY_LEN(commands); i++)
-		fprintf(f, "  %-8s  %s\n", commands[i].name, commands[i].summary);
+		fprintf(f, "  %-9s  %s\n", commands[i].name, commands[i].summary);
 	fputs("\n`prezero COMMAND --help` explains one; the manual is prezero(1).", f);
 	fclose(f);
 	return list;

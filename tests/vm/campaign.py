@@ -108,11 +108,12 @@ def module_content(kernel, module, unsafe=False):
 
 
 def run(kernel, tests, variant=Variant(), module=MODULE, unsafe=False, parameters="",
-        command_line=(), settings=None, limit_s=1800, folder=None, cpu=qemu.FAST_CPU):
+        command_line=(), settings=None, limit_s=1800, folder=None, cpu=qemu.FAST_CPU,
+        programs=None):
     """Boot `kernel`, run `tests` in it; returns the Verdict and the folder of the run's files."""
     check_host()
     kernel.fetch()
-    files = {"guest": build_guest().read_bytes()}
+    files = {"guest": build_guest().read_bytes(), **(programs or {})}
     plan = [f"{name}={value}" for name, value in (settings or {}).items()]
     content = module_content(kernel, module, unsafe)
     if content:
