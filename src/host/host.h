@@ -31,6 +31,17 @@ const char *host_missing(const struct host *host);
 MUST_CHECK int host_look_headroom(struct host *host, struct page_class page_class,
 				  struct host_view *view);
 
+/* The kernel file of a class (zeroable_hugepages), for reading, writing and polling. -ENOENT: this
+ * kernel has none there. */
+MUST_CHECK int host_open_zeroable(struct host *host, struct page_class page_class);
+/* How many free pages are dirty; only what comes after this makes the file ready (EPOLLPRI) again.
+ * -ENODEV: the file has gone. */
+MUST_CHECK int host_read_zeroable(int fd, uint64_t *ret_pages);
+/* Has the kernel zero up to so many dirty pages in the calling thread, one a write, so that the number
+ * done is known: returns it. It is less where a signal came or no page is dirty any more; -EINTR where
+ * a signal came before the first. Opens the file for itself: writes to one open file take turns. */
+MUST_CHECK int64_t host_zero(struct host *host, struct page_class page_class, uint64_t pages);
+
 /* Who has a file open or mapped (ino 0: any file of the device): a scan of /proc/PID/{fd,maps}; processes that come and go meanwhile
  * are missed or skipped without error. At most holders_max are written; returns how many there are.
  * The calling process itself is left out. */
