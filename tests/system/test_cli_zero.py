@@ -64,7 +64,7 @@ class Zero(CliTest):
     def test_a_number_of_pages(self):
         self.assertEqual(self.zero(17, "--node", 3)["pages"], 17)
         self.assertEqual(self.zero(2, "--node", 5, "--page", "1G")["pages"], 2)
-        self.assertEqual(self.zero(100, "--node", 5, "--page", "1G")["pages"], 5)
+        self.assertEqual(self.zero(100, "--node", 6, "--page", "1G")["pages"], 6)
         self.assertEqual(self.zero("max", "--node", 0)["pages"], 0)
 
     def test_every_node_without_one(self):
