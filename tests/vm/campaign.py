@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import initramfs
 import qemu
-from build import MODULE, build_guest, build_modules
+from build import MODULE, build_guest, build_modules, programs
 from kernels import CACHE
 from packages import locked
 from verdict import judge
@@ -105,7 +105,7 @@ def run(kernel, tests, variant=Variant(), module=MODULE, unsafe=False, parameter
     """Boot `kernel`, run `tests` in it; returns the Verdict and the folder of the run's files."""
     check_host()
     kernel.fetch()
-    files = {"guest": build_guest().read_bytes()}
+    files = {"guest": build_guest().read_bytes(), **programs()}
     plan = [f"{name}={value}" for name, value in (settings or {}).items()]
     content = module_content(kernel, module, unsafe)
     if content:
