@@ -208,34 +208,36 @@ static uint64_t reserve(struct bench *bench, uint64_t page_bytes, uint64_t bytes
 	return free_bytes(host_view_hugetlb(bench->view, page_bytes), bench->node);
 }
 
+/* What was asked for stays as it is; what was not is halved until it fits. */
+static uint64_t halve_to_fit(const struct bench *bench, uint64_t wanted_bytes, uint64_t fit_bytes)
+{
+	while (!bench->options->bytes && wanted_bytes > fit_bytes && wanted_bytes > LEAST_BYTES)
+		wanted_bytes /= 2;
+	return wanted_bytes;
+}
+
 /* Decides bench->bytes and has that many free 2M pages, or says why not. */
 static void choose_pages(struct bench *bench)
 {
 	const struct hugetlb_view *hugetlb = host_view_hugetlb(bench->view, PAGE_2M);
 	uint64_t wanted = bench->options->bytes ? bench->options->bytes : DEFAULT_BYTES;
-	uint64_t have, got;
+	uint64_t have, can;
 
 	if (!hugetlb) {
 		reason(bench->why_no_pages, REASON_MAX, "this host has no 2M pages");
 		return;
 	}
 	have = free_bytes(hugetlb, bench->node);
-	got = have + (may_grow(bench) ? spare_bytes(bench->view, bench->node) : 0);
-	if (wanted > have && may_grow(bench)) {
-		uint64_t goal = wanted;
-
-		while (goal > got && !bench->options->bytes && goal > LEAST_BYTES)
-			goal /= 2;
-		if (goal <= got)
-			got = reserve(bench, PAGE_2M, goal);
-	}
-	while (wanted > got && !bench->options->bytes && wanted > LEAST_BYTES)
-		wanted /= 2;
-	if (wanted > got) {
+	can = have + (may_grow(bench) ? spare_bytes(bench->view, bench->node) : 0);
+	wanted = halve_to_fit(bench, wanted, can);
+	if (wanted > have && wanted <= can)
+		can = reserve(bench, PAGE_2M, wanted); /* the kernel may give less */
+	wanted = halve_to_fit(bench, wanted, can);
+	if (wanted > can) {
 		reason(bench->why_no_pages, REASON_MAX,
 		       "%" PRIu64 " MiB of free 2M pages are needed on node %d, %" PRIu64
 		       " MiB can be had%s",
-		       wanted >> 20, bench->node, got >> 20,
+		       wanted >> 20, bench->node, can >> 20,
 		       may_grow(bench) ? "" :
 		       geteuid() == 0  ? " without growing the kernel's pool" :
 					 " (as root they can be borrowed)");

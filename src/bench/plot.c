@@ -37,8 +37,7 @@ static unsigned int write_data(FILE *script, const json_t *curve, const struct l
 	json_t *point;
 
 	fprintf(script, "$line%u << EOD\n", number);
-	json_array_foreach(curve, i, point)
-	{
+	json_array_foreach(curve, i, point) {
 		json_t *seconds = json_object_get(point, line->key);
 		double bytes = (double)json_integer_value(json_object_get(point, "bytes"));
 

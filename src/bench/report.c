@@ -213,8 +213,7 @@ static void print_trials(const struct report *report)
 	json_t *entry;
 
 	printf("%-34s %10s %10s %10s %5s\n", "work", "median", "min", "max", "runs");
-	json_array_foreach(report->trials, i, entry)
-	{
+	json_array_foreach(report->trials, i, entry) {
 		const char *name = json_string_value(json_object_get(entry, "name"));
 		const char *reason = json_string_value(json_object_get(entry, "reason"));
 
@@ -245,7 +244,8 @@ void report_print_table(struct report *report, const struct bench *bench)
 		printf("; %s of 2M pages on node %d", format_bytes(bench->bytes, bytes),
 		       bench->node);
 	printf("\n");
-	json_array_foreach(report->notes, i, note) printf("  %s\n", json_string_value(note));
+	json_array_foreach(report->notes, i, note)
+		printf("  %s\n", json_string_value(note));
 	printf("\n");
 	if (json_array_size(report->trials) > 0)
 		print_trials(report);

@@ -19,6 +19,8 @@
 #define START_PATIENCE_NS (20ULL * 1000000000)
 /* The first touch of memory that a hypervisor has not backed yet runs at some 0.3 GB/s. */
 #define STOCK_PATIENCE_NS (240ULL * 1000000000)
+#define STUCK_PATIENCE_NS (10ULL * 1000000000)
+#define PINNED_PATIENCE_NS (1ULL * 1000000000)
 #define POLL_NS (3L * 1000000)
 
 struct service {
@@ -177,57 +179,91 @@ static uint64_t sum_of_classes(const json_t *status, const char *key)
 	return sum;
 }
 
-/* Whether the pool stands as asked, with or without leases. *short_of: what keeps it from that, or
- * "". Pinned is what was unlinked already and is not yet back in the kernel. */
-static bool stands(const struct service *service, const json_t *status, bool may_be_lent,
-		   char *short_of, size_t short_of_bytes)
+/* What one status says of the pool. */
+struct state {
+	bool is_as_asked;
+	bool has_pinned; /* unlinked already, and not yet back in the kernel */
+	bool is_stuck; /* short of something, and no fill is under way that would change it */
+	char short_of[64];
+};
+
+static bool stock_stands(const struct service *service, const json_t *stocks)
 {
-	json_t *stocks = json_object_get(status, "stocks");
 	json_t *stock = json_array_get(stocks, 0);
-	const char *shortage = json_string_value(json_object_get(stock, "short_of"));
 	char name[32];
 
-	snprintf(short_of, short_of_bytes, "%s", shortage ? shortage : "");
-	if (sum_of_classes(status, "filling_bytes") > 0 ||
-	    (!may_be_lent && sum_of_classes(status, "lent_bytes") > 0) ||
-	    json_array_size(json_object_get(status, "pinned")) > 0)
-		return false;
 	if (!service->page)
-		return json_array_size(stocks) == 0 && sum_of_classes(status, "ready_bytes") == 0;
-
+		return json_array_size(stocks) == 0;
 	snprintf(name, sizeof(name), "bench-%u", service->n_reloads);
 	return json_array_size(stocks) == 1 &&
 	       strcmp(json_string_value(json_object_get(stock, "name")), name) == 0 &&
-	       json_integer_value(json_object_get(stock, "ready")) == (json_int_t)service->keep &&
-	       sum_of_classes(status, "ready_bytes") == service->keep * service->segment_bytes;
+	       json_integer_value(json_object_get(stock, "ready")) == (json_int_t)service->keep;
+}
+
+static struct state read_state(const struct service *service, const json_t *status,
+			       bool may_be_lent)
+{
+	json_t *stocks = json_object_get(status, "stocks");
+	const char *short_of =
+		json_string_value(json_object_get(json_array_get(stocks, 0), "short_of"));
+	uint64_t filling_bytes = sum_of_classes(status, "filling_bytes");
+	struct state state = {
+		.has_pinned = json_array_size(json_object_get(status, "pinned")) > 0,
+		.is_stuck = short_of && filling_bytes == 0,
+	};
+
+	state.is_as_asked = filling_bytes == 0 && stock_stands(service, stocks) &&
+			    (may_be_lent || sum_of_classes(status, "lent_bytes") == 0) &&
+			    sum_of_classes(status, "ready_bytes") ==
+				    service->keep * service->segment_bytes;
+	snprintf(state.short_of, sizeof(state.short_of), "%s", short_of ? short_of : "");
+	return state;
+}
+
+static int look(struct service *service, bool may_be_lent, struct state *ret, char *why,
+		size_t why_bytes)
+{
+	AUTO_FREE char *text = NULL;
+	char message[256];
+	json_t *status;
+	int r = prezero_status_json(service->connection, &text);
+
+	if (r < 0) {
+		process_messages(&service->process, message, sizeof(message));
+		return explain(why, why_bytes, r, "the private prezerod went away: %s", message);
+	}
+	status = json_loads(text, 0, NULL);
+	*ret = read_state(service, status, may_be_lent);
+	json_decref(status);
+	return 0;
 }
 
 static int wait_until_it_stands(struct service *service, bool may_be_lent, char *why,
 				size_t why_bytes)
 {
-	uint64_t deadline_ns = monotonic_ns() + STOCK_PATIENCE_NS;
-	char short_of[64], message[256];
+	uint64_t start_ns = monotonic_ns(), stuck_ns = start_ns, stands_ns = 0;
+	struct state state;
 
 	for (;;) {
-		AUTO_FREE char *text = NULL;
-		json_t *status;
-		bool is_as_asked;
-		int r = prezero_status_json(service->connection, &text);
+		int r = look(service, may_be_lent, &state, why, why_bytes);
+		uint64_t now_ns = monotonic_ns();
 
-		if (r < 0) {
-			process_messages(&service->process, message, sizeof(message));
-			return explain(why, why_bytes, r, "the private prezerod went away: %s",
-				       message);
-		}
-		status = json_loads(text, 0, NULL);
-		is_as_asked = stands(service, status, may_be_lent, short_of, sizeof(short_of));
-		json_decref(status);
-		if (is_as_asked)
+		if (r < 0)
+			return r;
+		if (!state.is_stuck)
+			stuck_ns = now_ns;
+		if (!state.is_as_asked)
+			stands_ns = 0;
+		else if (stands_ns == 0)
+			stands_ns = now_ns;
+		/* Some kernels keep counting pages that they failed to allocate: do not wait for
+		 * ever for those to go. */
+		if (stands_ns && (!state.has_pinned || now_ns > stands_ns + PINNED_PATIENCE_NS))
 			return 0;
-		if (monotonic_ns() > deadline_ns)
+		if (now_ns > stuck_ns + STUCK_PATIENCE_NS || now_ns > start_ns + STOCK_PATIENCE_NS)
 			return explain(why, why_bytes, -ETIMEDOUT,
 				       "the stock did not stand in time%s%s",
-				       short_of[0] ? ", short of " : "", short_of);
+				       state.short_of[0] ? ", short of " : "", state.short_of);
 		pause_ns(POLL_NS);
 	}
 }

@@ -343,6 +343,7 @@ static void deduct_hugetlb(struct host_view *view, struct page_class page_class,
 		if (hugetlb->page_bytes != page_class.page.bytes)
 			continue;
 		deduct(&hugetlb->free_pages, bytes / hugetlb->page_bytes);
+		deduct(&hugetlb->cgroup_headroom_bytes, bytes);
 		deduct(&hugetlb->node[page_class.node].free_pages, bytes / hugetlb->page_bytes);
 	}
 }
@@ -373,7 +374,7 @@ void filling_deduct(struct filling_set *set, struct host_view *view)
 	const struct filling *filling;
 
 	TAILQ_FOREACH(filling, &set->list, link)
-	deduct_one(filling, view);
+		deduct_one(filling, view);
 }
 
 int filling_start(struct page_pool *pages, int node, uint64_t segment_bytes, struct take *take,
@@ -449,8 +450,7 @@ struct filling *filling_find(struct filling_set *set, const struct page_pool *pa
 	struct filling *filling, *best = NULL;
 	uint64_t best_bytes = 0;
 
-	TAILQ_FOREACH(filling, &set->list, link)
-	{
+	TAILQ_FOREACH(filling, &set->list, link) {
 		struct fill_progress progress;
 
 		if (!is_in(filling, pages, node) || filling->take || !filling->is_for_stock ||
@@ -470,8 +470,7 @@ bool filling_raise(struct filling_set *set, const struct page_pool *pages, int n
 	struct filling *filling;
 	bool found = false;
 
-	TAILQ_FOREACH(filling, &set->list, link)
-	{
+	TAILQ_FOREACH(filling, &set->list, link) {
 		if (!is_in(filling, pages, node))
 			continue;
 		fill_job_raise(filling->job, FILL_DEMAND);
@@ -484,8 +483,7 @@ void filling_cancel_all(struct filling_set *set, const struct page_pool *pages)
 {
 	struct filling *filling;
 
-	TAILQ_FOREACH(filling, &set->list, link)
-	{
+	TAILQ_FOREACH(filling, &set->list, link) {
 		if (filling->pages == pages)
 			fill_job_cancel(filling->job);
 	}
@@ -501,6 +499,15 @@ uint64_t filling_retry_ns(struct filling_set *set, struct page_class page_class)
 	const struct class_round *round = find_round(set, page_class);
 
 	return round ? round->retry_ns : 0;
+}
+
+enum shortage filling_shortage(struct filling_set *set, struct page_class page_class)
+{
+	const struct class_round *round = find_round(set, page_class);
+
+	if (!round || !round->error)
+		return SHORT_NONE;
+	return round->error == -ENOTSUP ? SHORT_THP : SHORT_PAGES;
 }
 
 void filling_failed(struct filling_set *set, struct page_class page_class, int error)
@@ -539,8 +546,7 @@ bool filling_next_progress(struct filling_set *set, unsigned int *cursor,
 		.total_bytes = round->ended_bytes + round->planned_bytes,
 		.elapsed_ns = monotonic_ns() - round->began_ns,
 	};
-	TAILQ_FOREACH(filling, &set->list, link)
-	{
+	TAILQ_FOREACH(filling, &set->list, link) {
 		struct fill_progress progress;
 
 		if (filling->round != round)

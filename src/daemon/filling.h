@@ -52,6 +52,8 @@ unsigned int filling_count(const struct filling_set *set);
 
 /* Not before this (monotonic): fills of that class failed; 0: at once. */
 uint64_t filling_retry_ns(struct filling_set *set, struct page_class page_class);
+/* Why fills of that class fail at present, although the pages seemed to be there: SHORT_NONE. */
+enum shortage filling_shortage(struct filling_set *set, struct page_class page_class);
 /* A segment of that class could not even be made. */
 void filling_failed(struct filling_set *set, struct page_class page_class, int error);
 /* A reload: failures are forgotten. */

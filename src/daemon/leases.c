@@ -181,6 +181,14 @@ static bool ends_with_holders(const struct segment *segment)
 	return !segment->name || segment->is_given;
 }
 
+/* Holders without the lock: of a path that was handed round under a name; and of what a user with a limit
+ * opened a second time, lest it be free of the limit by closing the first. */
+static bool may_have_other_holders(const struct page_pool *pages, const struct segment *segment)
+{
+	return segment->is_given ||
+	       config_limit_bytes(pages->daemon->config, segment->uid) != UNLIMITED;
+}
+
 static void add_check(struct page_pool *pages, struct segment *segment, bool is_lasting);
 static void inquire(struct page_pool *pages, uint64_t id);
 
@@ -198,7 +206,7 @@ static bool try_end(struct page_pool *pages, struct segment *segment)
 		filling_cancel(segment->owner_data);
 		return true;
 	}
-	r = segment->is_given ? pool_lease_is_open(pages->pool, segment) : 0;
+	r = may_have_other_holders(pages, segment) ? pool_lease_is_open(pages->pool, segment) : 0;
 	if (r == 0)
 		end_lease(pages, segment);
 	else if (r == -EOPNOTSUPP)
@@ -213,8 +221,7 @@ static void arm(struct leases *leases)
 	const struct check *check;
 	uint64_t due_ns = UINT64_MAX;
 
-	TAILQ_FOREACH(check, &leases->checks, link)
-	{
+	TAILQ_FOREACH(check, &leases->checks, link) {
 		if (check->due_ns < due_ns)
 			due_ns = check->due_ns;
 	}
@@ -237,8 +244,7 @@ static void add_check(struct page_pool *pages, struct segment *segment, bool is_
 	struct leases *leases = pages->daemon->leases;
 	struct check *check;
 
-	TAILQ_FOREACH(check, &leases->checks, link)
-	{
+	TAILQ_FOREACH(check, &leases->checks, link) {
 		if (check->pages == pages && check->id == segment->id) {
 			check->is_lasting |= is_lasting;
 			return;
@@ -526,8 +532,7 @@ static void inquire(struct page_pool *pages, uint64_t id)
 	dev_t dev;
 	ino_t ino;
 
-	TAILQ_FOREACH(inquiry, &leases->inquiries, link)
-	{
+	TAILQ_FOREACH(inquiry, &leases->inquiries, link) {
 		if (inquiry->pages == pages && inquiry->id == id)
 			return;
 	}

@@ -422,7 +422,10 @@ void lending_filled(struct take *take, struct page_pool *pages, struct segment *
 		manager_kick(take->daemon);
 		return;
 	}
-	refuse_error(take, "filling", result);
+	if (result == -ENOTSUP)
+		refuse(take, shortage_name(SHORT_THP), 0, take->request.segment_bytes, NULL);
+	else
+		refuse_error(take, "filling", result);
 	take_free(take);
 }
 
@@ -441,8 +444,7 @@ bool lending_is_waiting(const struct lending *lending)
 {
 	const struct take *take;
 
-	TAILQ_FOREACH(take, &lending->waiting, link)
-	{
+	TAILQ_FOREACH(take, &lending->waiting, link) {
 		if (!take->filling && !take->cut)
 			return true;
 	}
@@ -453,8 +455,7 @@ bool lending_wants(const struct lending *lending, struct page_class page_class)
 {
 	const struct take *take;
 
-	TAILQ_FOREACH(take, &lending->waiting, link)
-	{
+	TAILQ_FOREACH(take, &lending->waiting, link) {
 		if (!take->filling && !take->cut &&
 		    page_size_equal(take->request.page, page_class.page) &&
 		    (take->request.node == NODE_ANY || take->request.node == page_class.node))

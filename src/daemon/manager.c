@@ -180,6 +180,44 @@ int manager_pool_view(struct daemon *daemon, struct pool_view *ret)
 
 /* Decide. */
 
+static void count_stock(const struct pool_view *pools, const struct stock *stock,
+			unsigned int *ret_ready, unsigned int *ret_filling)
+{
+	*ret_ready = 0;
+	*ret_filling = 0;
+	for (unsigned int i = 0; i < pools->n_buckets; i++) {
+		const struct bucket_view *bucket = &pools->bucket[i];
+
+		if (!page_size_equal(bucket->page_class.page, stock->page_class.page) ||
+		    bucket->segment_bytes != stock->segment_bytes ||
+		    (stock->page_class.node != NODE_ANY &&
+		     stock->page_class.node != bucket->page_class.node))
+			continue;
+		*ret_ready += bucket->n_ready;
+		*ret_filling += bucket->n_filling;
+	}
+}
+
+/* What looks as if it could be filled and yet fails is short as well. */
+static enum shortage failing(struct daemon *daemon, const struct pool_view *pools,
+			     const struct stock *stock)
+{
+	unsigned int n_ready, n_filling;
+
+	count_stock(pools, stock, &n_ready, &n_filling);
+	if (n_ready + n_filling >= stock->keep)
+		return SHORT_NONE;
+	for (unsigned int node = 0; node < daemon->net->nodes_end; node++) {
+		struct page_class page_class = {stock->page_class.page, node};
+		enum shortage why = filling_shortage(daemon->fillings, page_class);
+
+		if (why != SHORT_NONE &&
+		    (stock->page_class.node == NODE_ANY || stock->page_class.node == (int)node))
+			return why;
+	}
+	return SHORT_NONE;
+}
+
 static int decide(struct daemon *daemon, struct order orders[ORDERS_MAX],
 		  unsigned int *ret_n_orders, enum shortage **ret_short_of)
 {
@@ -194,6 +232,10 @@ static int decide(struct daemon *daemon, struct order orders[ORDERS_MAX],
 	if (r < 0)
 		return r;
 	*ret_n_orders = policy_stock(daemon->net, &pools, goals, orders, ORDERS_MAX, short_of);
+	for (unsigned int i = 0; i < goals->n_stocks; i++) {
+		if (short_of[i] == SHORT_NONE)
+			short_of[i] = failing(daemon, &pools, &goals->stock[i]);
+	}
 	*ret_short_of = TAKE_PTR(short_of);
 	return 0;
 }
@@ -280,23 +322,13 @@ static void tell_short(struct daemon *daemon, const struct stock *stock, enum sh
 		.node = stock->page_class.node,
 		.asked_bytes = stock->segment_bytes,
 	};
-	unsigned int n_ready = 0, n_filling = 0;
+	unsigned int n_ready, n_filling;
 	struct pool_view pools;
 	enum shortage ignored;
 
 	if (manager_pool_view(daemon, &pools) < 0)
 		return;
-	for (unsigned int i = 0; i < pools.n_buckets; i++) {
-		const struct bucket_view *bucket = &pools.bucket[i];
-
-		if (page_size_equal(bucket->page_class.page, stock->page_class.page) &&
-		    bucket->segment_bytes == stock->segment_bytes &&
-		    (stock->page_class.node == NODE_ANY ||
-		     stock->page_class.node == bucket->page_class.node)) {
-			n_ready += bucket->n_ready;
-			n_filling += bucket->n_filling;
-		}
-	}
+	count_stock(&pools, stock, &n_ready, &n_filling);
 	if (n_ready + n_filling < stock->keep)
 		refusal.need_bytes = (stock->keep - n_ready - n_filling) * stock->segment_bytes;
 	for (unsigned int node = 0; node < daemon->net->nodes_end; node++) {

@@ -97,8 +97,10 @@ void refusal_fix(struct daemon *daemon, const struct refusal *refusal, char buf[
 		snprintf(buf, REFUSAL_TEXT_MAX,
 			 "systemctl set-property prezerod MemoryMax=infinity");
 	else if (is(refusal, "thp"))
-		snprintf(buf, REFUSAL_TEXT_MAX,
-			 "echo advise > /sys/kernel/mm/transparent_hugepage/shmem_enabled");
+		snprintf(buf, REFUSAL_TEXT_MAX, "%s",
+			 daemon->seen->thp_shmem_denied ?
+				 "echo advise > /sys/kernel/mm/transparent_hugepage/shmem_enabled" :
+				 "echo 1 > /proc/sys/vm/compact_memory");
 	else if (is(refusal, "limit"))
 		snprintf(
 			buf, REFUSAL_TEXT_MAX,

@@ -14,6 +14,7 @@ struct scan {
 	void (*found)(void *arg, const struct holder *holders,
 		      unsigned int n_holders); /* or NULL */
 	void *arg;
+	struct scan **owner; /* where the one who asked keeps it */
 };
 
 static int scan_run(void *arg)
@@ -29,6 +30,9 @@ static void scan_done(void *arg, int result)
 	struct scan *scan = arg;
 
 	if (scan->found)
+		*scan->owner = NULL;
+	/* Cancelled: the daemon stops, and knows nothing. */
+	if (scan->found && result != -ECANCELED)
 		scan->found(scan->arg, scan->holders, result < 0 ? 0 : result);
 	free(scan);
 }
@@ -47,6 +51,7 @@ int scan_start(struct daemon *daemon, dev_t dev, ino_t ino,
 	scan->ino = ino;
 	scan->found = found;
 	scan->arg = arg;
+	scan->owner = ret;
 	r = fill_team_submit_chore(daemon->team, scan_run, scan_done, scan);
 	if (r < 0) {
 		free(scan);

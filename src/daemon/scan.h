@@ -12,8 +12,8 @@
 
 struct scan;
 
-/* found() comes later, in the event loop's thread, unless the scan is abandoned. ino 0: any file of the
- * device. */
+/* found() comes later, in the event loop's thread, unless the scan is abandoned or the daemon stops; *ret
+ * is NULL again by then. ino 0: any file of the device. */
 MUST_CHECK int scan_start(struct daemon *daemon, dev_t dev, ino_t ino,
 			  void (*found)(void *arg, const struct holder *holders,
 					unsigned int n_holders),

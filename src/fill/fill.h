@@ -3,14 +3,15 @@
  * fill/fill.h - a team of threads that has the kernel zero pages.
  *
  * Jobs are submitted and finished in one thread (the owner's); team threads only work on units. A
- * fill job populates a range of an open segment file on one node with MADV_POPULATE_WRITE, unit by
- * unit, or does other work on pages of one node; a chore runs a slow call (unlink, truncate, a scan
- * of /proc) off the owner's thread.
+ * fill job populates a range of an open segment file on one node with MADV_POPULATE_WRITE (base
+ * pages: by writing zeros), unit by unit, or does other work on pages of one node; a chore runs a
+ * slow call (unlink, truncate, a scan of /proc) off the owner's thread.
  *
  * Guarantees: a unit is never below one page; no thread idles while a job that may use it has a unit
  * left; a cancelled job stops within one unit per thread; every page is verified to be on its node;
- * a job's done() runs exactly once, in fill_team_reap(). Threads sleep on a condition when there is
- * nothing to do: no wake-ups.
+ * a job's done() runs exactly once, in fill_team_reap(), and the job's mapping is gone soon after, at
+ * the latest when fill_team_stop() returns. Threads sleep on a condition when there is nothing to do: no
+ * wake-ups.
  */
 #ifndef PREZERO_FILL_FILL_H
 #define PREZERO_FILL_FILL_H
@@ -91,7 +92,9 @@ void fill_job_cancel(struct fill_job *job); /* done() still comes */
 void fill_job_raise(struct fill_job *job, enum fill_priority priority);
 void fill_job_progress(const struct fill_job *job, struct fill_progress *ret);
 
-/* run() in a team thread ahead of fills; done() as for a fill job. Chores cannot be cancelled. */
+/* run() in a team thread ahead of fills; done() as for a fill job. Chores cannot be cancelled. Like
+ * may_take(), run() has 256 KiB of stack, and had better not call malloc(): each thread that does gets
+ * an arena of its own. */
 MUST_CHECK int fill_team_submit_chore(struct fill_team *team, int (*run)(void *arg),
 				      void (*done)(void *arg, int result), void *arg);
 

@@ -13,6 +13,7 @@
 #include <sched.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -80,6 +81,8 @@ int fill_range_map(struct fill_range *range, int fd, uint64_t offset_bytes)
 	if (address == MAP_FAILED)
 		return -errno;
 	range->address = address;
+	range->fd = fd;
+	range->offset_bytes = offset_bytes;
 
 	/* Without it the kernel does not try hard for a huge page. EINVAL: it has none at all, and
 	 * then the check at the end says so. */
@@ -101,6 +104,12 @@ fail:
 
 void fill_range_unmap(struct fill_range *range)
 {
+	uint64_t piece_bytes = page_size_unit_bytes(range->page_class.page);
+
+	/* Base pages are many: in pieces, so that who maps something meanwhile waits for one only. */
+	if (range->address && range->page_class.page.kind == PAGE_BASE)
+		for (uint64_t at = 0; at + piece_bytes < range->bytes; at += piece_bytes)
+			madvise(range->address + at, piece_bytes, MADV_DONTNEED);
 	if (range->address)
 		munmap(range->address, range->bytes);
 	range->address = NULL;
@@ -170,9 +179,36 @@ static int populate(char *start, uint64_t bytes)
 	return 0;
 }
 
+/* Base pages: to write zeros takes three fifths of what populating takes, for it needs neither a fault
+ * nor, later, an unmapping for each page. Every page is written as a whole. */
+static int write_zeros(int fd, uint64_t offset_bytes, uint64_t bytes)
+{
+	static const char zeros[64 << 10];
+	struct stat st;
+
+	/* A file that somebody cut is not to grow again. */
+	if (fstat(fd, &st) < 0)
+		return -errno;
+	if ((uint64_t)st.st_size < offset_bytes + bytes)
+		return -ENOMEM;
+	while (bytes > 0) {
+		size_t piece_bytes = bytes < sizeof(zeros) ? bytes : sizeof(zeros);
+		ssize_t n = pwrite(fd, zeros, piece_bytes, (off_t)offset_bytes);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			return n == 0 || errno == ENOSPC || errno == EFBIG ? -ENOMEM : -errno;
+		offset_bytes += (uint64_t)n;
+		bytes -= (uint64_t)n;
+	}
+	return 0;
+}
+
 int fill_range_populate(const struct fill_range *range, uint64_t start_bytes, uint64_t unit_bytes,
 			int *ret_wrong_node)
 {
+	bool is_base = range->page_class.page.kind == PAGE_BASE;
 	char *start = range->address + start_bytes;
 	int r;
 
@@ -180,9 +216,15 @@ int fill_range_populate(const struct fill_range *range, uint64_t start_bytes, ui
 	if (start_bytes + unit_bytes == range->bytes)
 		return 0;
 #endif
-	r = populate(start, unit_bytes);
+	if (is_base)
+		r = write_zeros(range->fd, range->offset_bytes + start_bytes, unit_bytes);
+	else
+		r = populate(start, unit_bytes);
 	if (r < 0 || !range->bind)
 		return r;
+	/* move_pages() sees only what is mapped. */
+	if (is_base && madvise(start, unit_bytes, MADV_POPULATE_READ) < 0)
+		return -errno;
 	return verify_node(range, start, unit_bytes, ret_wrong_node);
 }
 

@@ -15,12 +15,14 @@
 
 struct fill_range {
 	char *address; /* NULL: not mapped */
-	uint64_t bytes;
+	int fd; /* of the file while it is mapped; the caller's */
+	uint64_t offset_bytes, bytes;
 	struct page_class page_class;
 	bool bind;
 };
 
-/* Maps [offset, offset + range->bytes) of the file and sets the placement. */
+/* Maps [offset, offset + range->bytes) of the file and sets the placement. fd stays open until it is
+ * unmapped. */
 MUST_CHECK int fill_range_map(struct fill_range *range, int fd, uint64_t offset_bytes);
 void fill_range_unmap(struct fill_range *range);
 

@@ -36,6 +36,12 @@ PATTERN = b"\xa5" * MIB
 ZEROS = bytes(MIB)
 
 
+def is_sanitized(program=PREZEROD):
+    """Whether a program carries a sanitizer: its memory then says nothing."""
+    text = pathlib.Path(program).read_bytes()
+    return b"__asan_init" in text or b"__tsan_init" in text
+
+
 def pages_name(page_bytes):
     return f"hugepages-{page_bytes // KIB}kB"
 

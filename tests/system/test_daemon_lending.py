@@ -45,6 +45,8 @@ class Lending(SystemTest):
         self.grow_to(32)
         daemon = self.daemon(QUIET + stock("a", "2M", "16M", 2))
         daemon.wait_ready()
+        self.assertRegex(daemon.wait_log("filled 2M@0") and daemon.log(),
+                         r"filled 2M@0: 2 segments, 16 pages, 32.0M in [0-9.]+ s, [0-9.]+ GB/s, [12] threads")
         with daemon.connect() as client:
             before = client.list("ready")
             lease, fd = client.take(16 * MIB, page="2M")
@@ -335,6 +337,11 @@ class Lending(SystemTest):
             "os.ftruncate(fd, 8 << 20); os.posix_fallocate(fd, 6 << 20, 2 << 20); time.sleep(1.1)\n"
             "assert limit(2 << 20) == 'limit', 'growth counts'\n"
             "os.close(fd); time.sleep(0.2)\n"
+            "b, fd2 = c.take(8 << 20, page='2M')\n"
+            # Opened once more and the first closed: still its own, still counted.
+            "fd3 = os.open(b['path'], os.O_RDWR); os.close(fd2); time.sleep(0.3)\n"
+            "assert limit(2 << 20) == 'limit', 'what was opened again counts'\n"
+            "os.close(fd3); time.sleep(0.5)\n"
             "b, fd2 = c.take(8 << 20, page='2M'); os.close(fd2)\n"
             % (os.path.dirname(os.path.abspath(__file__)), user, user, daemon.socket_path, user))
         result = subprocess.run(["python3", "-c", script], capture_output=True, text=True, check=False)

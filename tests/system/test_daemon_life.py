@@ -216,6 +216,20 @@ class Life(SystemTest):
         daemon.stop()
         daemon.wait_notified("STOPPING=1")
 
+    def test_unit(self):
+        """Nothing in the unit gives the daemon a mount namespace, or a memory limit to be killed at."""
+        unit = pathlib.Path(__file__).parents[2] / "data/prezerod.service.in"
+        keys = {line.split("=")[0] for line in unit.read_text().splitlines()
+                if "=" in line and not line.startswith("#")}
+        for key in ("PrivateTmp", "PrivateDevices", "PrivateMounts", "PrivateNetwork", "PrivateUsers",
+                    "ProtectSystem", "ProtectHome", "ProtectKernelTunables", "ProtectKernelModules",
+                    "ProtectKernelLogs", "ProtectControlGroups", "ProtectHostname", "ProtectProc",
+                    "ProcSubset", "ReadOnlyPaths", "ReadWritePaths", "InaccessiblePaths", "BindPaths",
+                    "TemporaryFileSystem", "RootDirectory", "DynamicUser", "MountFlags", "MountAPIVFS",
+                    "NoExecPaths", "MemoryMax", "MemoryHigh", "User"):
+            self.assertNotIn(key, keys)
+        self.assertIn("RuntimeDirectoryPreserve", keys)
+
     def test_without_a_service_manager(self):
         daemon = self.daemon(start=False)
         environment = {k: v for k, v in os.environ.items() if k != "NOTIFY_SOCKET"}
