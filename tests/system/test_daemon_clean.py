@@ -40,7 +40,7 @@ class Kernel:
             while not self.is_over:
                 if os.pread(file.fileno(), 1, 0) == ASKED.encode():
                     self.zeroed += 1
-                    self.dirty -= 1
+                    self.dirty = max(self.dirty - 1, 0)
                     os.pwrite(file.fileno(), f"{self.dirty:0{DIGITS}}\n".encode(), 0)
                 time.sleep(0.0002)
 
