@@ -301,24 +301,24 @@ static enum outcome start_filling(struct take *take, struct page_pool *pages, in
 	return WAITING;
 }
 
-/* Nothing that is free will do. */
-static enum outcome cannot_place(struct take *take, struct page_pool *pages,
-				 const struct decision *decision)
+/* Nothing that is free will do; but others may be about to give back, or to finish filling. */
+static bool is_worth_waiting(struct take *take, struct page_pool *pages)
 {
 	struct daemon *daemon = take->daemon;
 
-	/* Pages are on their way back: the manager comes again. */
-	if (daemon->n_freeing)
-		return WAITING;
+	if (take->is_bounded || daemon->n_freeing)
+		return true;
 	if (leases_are_ending(daemon->leases) && take->n_deferred++ < DEFERRALS_MAX)
+		return true;
+	/* "As long as a fill takes": what is being filled may be cut, or given up, for this one. */
+	return filling_raise(daemon->fillings, pages, take->request.node);
+}
+
+static enum outcome cannot_place(struct take *take, struct page_pool *pages,
+				 const struct decision *decision)
+{
+	if (decision->placement != PLACE_REFUSE && is_worth_waiting(take, pages))
 		return WAITING;
-	if (decision->placement == PLACE_WAIT) {
-		if (take->is_bounded)
-			return WAITING;
-		/* "As long as a fill takes": what is being filled may be cut, or given up, for this one. */
-		if (pages && filling_raise(daemon->fillings, pages, take->request.node))
-			return WAITING;
-	}
 	refuse(take, shortage_name(decision->why), decision->have_bytes, decision->need_bytes,
 	       NULL);
 	return ANSWERED;

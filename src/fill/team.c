@@ -237,17 +237,22 @@ static uint64_t claim_unit(struct worker *worker, struct fill_job *job, uint64_t
 	return start_bytes;
 }
 
-/* Called and returns with the lock held. The end comes first: unmapping base pages takes a sixth of the
- * time of filling them, and somebody may wait. */
+/* Called and returns with the lock held. Base pages that are filled are there for somebody who may wait,
+ * and unmapping them takes a sixth of the time of filling: that comes after. Otherwise it comes first, so
+ * that pages which are given up are free when the owner hears of it. */
 static void end_and_unmap(struct fill_job *job)
 {
 	struct fill_team *team = job->team;
 	struct fill_range range = job->range;
+	bool end_first = !job->result && range.page_class.page.kind == PAGE_BASE;
 
-	end_job(job);
+	if (end_first)
+		end_job(job);
 	unlock(team);
 	fill_range_unmap(&range);
 	lock(team);
+	if (!end_first)
+		end_job(job);
 }
 
 /* Called and returns with the lock held. */

@@ -512,8 +512,7 @@ int pool_pinned_bytes(const struct pool *pool, uint64_t *ret)
 	for (int node = 0; node < NODES_MAX; node++)
 		segments_bytes += pool->usage[node].ready_bytes + pool->usage[node].lent_bytes;
 	/* What is being filled has not yet all it will have. */
-	TAILQ_FOREACH(entry, &pool->filling, link)
-	{
+	TAILQ_FOREACH(entry, &pool->filling, link) {
 		uint64_t allocated_bytes;
 		dev_t dev;
 		ino_t ino;

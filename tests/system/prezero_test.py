@@ -66,6 +66,27 @@ def wait_until(condition, what, patience_s=None):
         time.sleep(0.01)
 
 
+def remove_what_dead_runs_left():
+    """A test run that was killed leaves its daemon, mounts and pages; its process id says it is dead."""
+    for directory in pathlib.Path("/run").glob("prezero-test-*"):
+        owner = directory.name.split("-")[2]
+        if owner.isdigit() and pathlib.Path("/proc", owner).exists():
+            continue
+        for process in pathlib.Path("/proc").glob("[0-9]*"):
+            with contextlib.suppress(OSError):
+                if str(directory) + "/" in (process / "cmdline").read_text().replace("\0", " "):
+                    os.kill(int(process.name), signal.SIGKILL)
+        unmount_below(directory)
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+def unmount_below(directory):
+    for line in pathlib.Path("/proc/self/mounts").read_text().splitlines():
+        where = line.split()[1]
+        if where.startswith(str(directory) + "/"):
+            subprocess.run(["umount", "--lazy", where], check=False)
+
+
 class HostState:
     """Every setting of the host that a test may change, read at one moment."""
 
@@ -98,7 +119,7 @@ class Daemon:
     """A prezerod of the test's own: runtime directory, configuration, log, notifications."""
 
     def __init__(self, config="", sysroot=None, arguments=(), environment=None, program=PREZEROD):
-        self.directory = pathlib.Path(tempfile.mkdtemp(prefix="prezero-test-", dir="/run"))
+        self.directory = pathlib.Path(tempfile.mkdtemp(prefix=f"prezero-test-{os.getpid()}-", dir="/run"))
         self.directory.chmod(0o755)
         self.runtime = self.directory / "run"
         self.config_file = self.directory / "prezerod.conf"
@@ -192,10 +213,7 @@ class Daemon:
         self.kill()
         released = self.release()
         self.notify.close()
-        for line in pathlib.Path("/proc/self/mounts").read_text().splitlines():
-            where = line.split()[1]
-            if where.startswith(str(self.directory)):
-                subprocess.run(["umount", "--lazy", where], check=False)
+        unmount_below(self.directory)
         shutil.rmtree(self.directory, ignore_errors=True)
         return released
 
@@ -322,6 +340,7 @@ class SystemTest(unittest.TestCase):
             raise unittest.SkipTest("needs root: it mounts and changes nr_hugepages")
         cls._lock = open(LOCK_FILE, "w")
         fcntl.flock(cls._lock, fcntl.LOCK_EX)
+        remove_what_dead_runs_left()
         cls._host = HostState()
 
     @classmethod

@@ -5,6 +5,7 @@
 The oracle everywhere: what comes is all zero, what goes back is dirty on every page.
 """
 
+import mmap
 import os
 import signal
 import subprocess
@@ -412,6 +413,22 @@ class Lending(SystemTest):
             file.write(str(total))
         daemon.configure(stock("a", "2M", "128M", 2))
         daemon.reload()
+        daemon.wait_ready()
+
+    def test_leave_free_holds_while_it_fills(self):
+        """Others take pages in the middle of a fill that was ordered when there were enough."""
+        self.grow_to(64)
+        daemon = self.daemon("[daemon]\nthreads = 2\nrate = 32M\n[leave_free]\n2M = 32M\n" +
+                             stock("a", "2M", "96M", 1))
+        wait_until(lambda: daemon.status()["fills"], "the fill to begin")
+        hugetlb = 0x40000
+        with mmap.mmap(-1, 10 * PAGE, mmap.MAP_SHARED | mmap.MAP_ANONYMOUS | hugetlb) as others:
+            for offset in range(0, 10 * PAGE, PAGE):
+                others[offset] = 1
+            daemon.wait_log("stock a")
+            self.assertGreaterEqual(hugetlb_count(PAGE), 16, "leave_free= was crossed")
+            self.assertEqual(daemon.status()["stocks"][0]["short_of"], "leave_free")
+            self.assertEqual(hugetlb_count(PAGE), 54, "what was begun in vain is given back")
         daemon.wait_ready()
 
     def test_a_consumer_killed(self):

@@ -330,7 +330,8 @@ void host_need_pages(uint64_t page_bytes, unsigned int n_pages)
 		if (page_bytes == 1ULL << 30)
 			print_message("# no 1G pages on this machine\n");
 		else
-			print_message("# no %" PRIu64 "K pages on this machine\n", page_bytes >> 10);
+			print_message("# no %" PRIu64 "K pages on this machine\n",
+				      page_bytes >> 10);
 		skip();
 	}
 	if (free_pages < n_pages)

@@ -31,6 +31,9 @@ class Verdict:
     figures: dict = field(default_factory=dict)
     seconds: float = 0.0
 
+    def leaked(self):
+        return any("LEAK" in note for test in self.tests for note in test["notes"])
+
     def as_dict(self):
         return dict(vars(self))
 

@@ -12,7 +12,7 @@
 #include <stdint.h>
 
 #define ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
-#define PRINTF(f, a)  __attribute__((format(printf, f, a)))
+#define PRINTF(f, a) __attribute__((format(printf, f, a)))
 
 /* ---- page sizes and what the kernel says about them (pool.c) ---- */
 
@@ -122,8 +122,8 @@ int module_unload(void);
 
 /* ---- tests ---- */
 
-#define SIZE_2M	  1u
-#define SIZE_1G	  2u
+#define SIZE_2M 1u
+#define SIZE_1G 2u
 #define SIZE_BOTH (SIZE_2M | SIZE_1G)
 
 struct test {

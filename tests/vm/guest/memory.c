@@ -17,7 +17,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define PATTERN	       0xd1d1000000000000ULL
+#define PATTERN 0xd1d1000000000000ULL
 #define WORDS_PER_STEP 8
 
 double now_ms(void)

@@ -21,16 +21,16 @@
 #include <termios.h>
 #include <unistd.h>
 
-#define CHANNEL	     "/dev/ttyS1"
-#define PLAN	     "/plan"
-#define NOTES_MAX    12
-#define NOTE_BYTES   240
-#define FIGURES_MAX  24
-#define PLANNED_MAX  512
-#define LIMIT_2M_S   90
-#define LIMIT_1G_S   240
+#define CHANNEL "/dev/ttyS1"
+#define PLAN "/plan"
+#define NOTES_MAX 12
+#define NOTE_BYTES 240
+#define FIGURES_MAX 24
+#define PLANNED_MAX 512
+#define LIMIT_2M_S 90
+#define LIMIT_1G_S 240
 #define KILL_WAIT_MS 10000
-#define SETTLE_MS    2000
+#define SETTLE_MS 2000
 #define EXIT_REQUIRE 99
 
 static const struct test_group *const groups[] = {

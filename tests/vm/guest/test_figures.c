@@ -19,7 +19,7 @@
 #include <unistd.h>
 
 #define SAMPLES_MAX 1024
-#define HELPER	    "prezero_helper"
+#define HELPER "prezero_helper"
 #define HELPER_PATH "/helper.ko"
 
 struct samples {
@@ -134,7 +134,7 @@ static void hook_cost(const struct page_size *size)
 
 	(void)size;
 	require(!module_load_file(HELPER_PATH, ""), "loading the helper");
-	for (int round = 0; round < 25; round++) {
+	for (int round = 0; round < 15; round++) {
 		double loaded, unloaded, again;
 
 		loaded = (double)file_read_number(file);

@@ -20,7 +20,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-#define MOUNT_POINT	    "/mnt"
+#define MOUNT_POINT "/mnt"
 #define SHM_HUGE_SHIFT_BITS 26
 
 /* Reads a file's pages back, dirties them, and closes it. */

@@ -15,10 +15,10 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#define KPROBES	    "/sys/kernel/debug/kprobes/enabled"
-#define FTRACE	    "/proc/sys/kernel/ftrace_enabled"
-#define TRACING	    "/sys/kernel/tracing/"
-#define HELPER	    "prezero_helper"
+#define KPROBES "/sys/kernel/debug/kprobes/enabled"
+#define FTRACE "/proc/sys/kernel/ftrace_enabled"
+#define TRACING "/sys/kernel/tracing/"
+#define HELPER "prezero_helper"
 #define HELPER_PATH "/helper.ko"
 
 /* The functions that a hugetlb page passes on its way in and out, old names and new. */

@@ -20,7 +20,7 @@
 #define MADV_SOFT_OFFLINE 101
 #endif
 #define SMALL_PAGE_BYTES 4096
-#define BLOCKS_MAX	 256
+#define BLOCKS_MAX 256
 
 static void poison_and_exit(void *argument)
 {

@@ -17,7 +17,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define WRITERS	  3
+#define WRITERS 3
 #define PAGES_MAX 256
 
 static int writers[WRITERS];

@@ -17,7 +17,7 @@
 #include <unistd.h>
 
 #define VERIFIERS 3
-#define WRITERS	  3
+#define WRITERS 3
 
 struct actor {
 	const struct page_size *size;
