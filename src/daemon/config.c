@@ -288,8 +288,10 @@ static int read_clean_class(struct builder *b, const char *name, struct page_siz
 
 	snprintf(page, sizeof(page), "%.*s", (int)(at - name), name);
 	if (page_size_parse(page, 0, 0, ret_page) < 0 || ret_page->kind != PAGE_HUGETLB)
-		return config_fault(&b->lines, "the keys of [clean] are huge page sizes such as 2M, or 2M@1 on a node, not '%s'",
-				    name);
+		return config_fault(
+			&b->lines,
+			"the keys of [clean] are huge page sizes such as 2M, or 2M@1 on a node, not '%s'",
+			name);
 	*ret_node = NODE_ANY;
 	if (!*at)
 		return 0;
@@ -398,9 +400,10 @@ static int begin_section(void *arg, const char *heading)
 		b->section = SECTION_STOCK;
 		return begin_stock(b, heading + 6);
 	} else
-		return config_fault(&b->lines,
-				    "unknown section [%s]: daemon, stock NAME, leave_free, clean, limits",
-				    heading);
+		return config_fault(
+			&b->lines,
+			"unknown section [%s]: daemon, stock NAME, leave_free, clean, limits",
+			heading);
 	return 0;
 }
 
