@@ -26,6 +26,7 @@ enum exit_status {
 	STATUS_NO_LEASE = 5,
 	STATUS_NOT_PERMITTED = 6, /* another user's lease, or the user's limit */
 	STATUS_TIMED_OUT = 7,
+	STATUS_PARTIAL = 8, /* `reserve` got some of the pages */
 	STATUS_RUN_FAILED = 125, /* `run` itself, as env(1) does: below are the command's own */
 	STATUS_RUN_CANNOT = 126,
 	STATUS_RUN_NOT_FOUND = 127,
@@ -43,6 +44,8 @@ int cmd_give(int argc, char **argv);
 int cmd_list(int argc, char **argv);
 int cmd_run(int argc, char **argv);
 int cmd_zero(int argc, char **argv);
+int cmd_reserve(int argc, char **argv);
+int cmd_boot_args(int argc, char **argv);
 
 /* The options that every subcommand has, and the connection. */
 struct session {

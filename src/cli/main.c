@@ -18,6 +18,8 @@ static const struct command commands[] = {
 	{"list", "List segments, one a line", cmd_list},
 	{"run", "Run a command on memory that is returned when it ends", cmd_run},
 	{"zero", "Zero free huge pages in place, through the kernel", cmd_zero},
+	{"reserve", "Grow the kernel's own pool of huge pages, in parallel", cmd_reserve},
+	{"boot-args", "Print the kernel parameters for a pool from boot on", cmd_boot_args},
 	{"bench", "Measure what the pool saves on this machine", bench_main},
 };
 
@@ -38,7 +40,7 @@ static char *describe(int key, const char *text, void *input)
 		return NULL;
 	fputs("Commands:\n", f);
 	for (size_t i = 0; i < ARRAY_LEN(commands); i++)
-		fprintf(f, "  %-8s  %s\n", commands[i].name, commands[i].summary);
+		fprintf(f, "  %-9s  %s\n", commands[i].name, commands[i].summary);
 	fputs("\n`prezero COMMAND --help` explains one; the manual is prezero(1).", f);
 	fclose(f);
 	return list;

@@ -193,6 +193,12 @@ static int set_stock_key(struct builder *b, const char *name, const char *value)
 		draft->has_keep = true;
 		return read_count(b, name, value, 0, KEEP_MAX, &stock->keep);
 	}
+	if (!strcmp(name, "reserve")) {
+		if (parse_bool(value, &stock->reserve) < 0)
+			return config_fault(&b->lines, "reserve must be yes or no, not '%s'",
+					    value);
+		return 0;
+	}
 	if (!strcmp(name, "node")) {
 		if (!strcmp(value, "any")) {
 			stock->page_class.node = NODE_ANY;
@@ -203,7 +209,8 @@ static int set_stock_key(struct builder *b, const char *name, const char *value)
 		stock->page_class.node = node;
 		return 0;
 	}
-	return config_fault(&b->lines, "unknown key '%s' in [%s]: page, node, segment, keep", name,
+	return config_fault(&b->lines,
+			    "unknown key '%s' in [%s]: page, node, segment, keep, reserve", name,
 			    b->heading);
 }
 
@@ -456,6 +463,11 @@ static int check_stock(struct builder *b, const struct stock_draft *draft)
 				    stock->name, format_bytes(stock->segment_bytes, segment),
 				    page_size_format(stock->page_class.page, page));
 	}
+	if (stock->reserve && stock->page_class.page.kind != PAGE_HUGETLB)
+		return config_fault(
+			&b->lines,
+			"stock %s: reserve is for huge pages such as 2M: others need none",
+			stock->name);
 	if (__builtin_mul_overflow(stock->segment_bytes, (uint64_t)stock->keep, &total))
 		return config_fault(&b->lines, "stock %s: keep times segment is too large",
 				    stock->name);

@@ -14,6 +14,7 @@
 #include "base/io.h"
 #include "daemon/clean.h"
 #include "daemon/filling.h"
+#include "daemon/growth.h"
 #include "daemon/headroom.h"
 #include "daemon/leases.h"
 #include "daemon/lending.h"
@@ -188,6 +189,11 @@ int daemon_start(struct daemon *daemon, const struct daemon_options *options)
 	r = open_runtime(daemon);
 	if (r < 0)
 		return r;
+	r = growth_start(daemon);
+	if (r < 0) {
+		log_error("the kernel's pool cannot be grown: %s", strerror(-r));
+		return r;
+	}
 	return start_parts(daemon);
 }
 

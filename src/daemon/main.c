@@ -13,6 +13,7 @@
 #include <time.h>
 
 #include "daemon/daemon.h"
+#include "daemon/growth.h"
 #include "daemon/log.h"
 
 #define EXIT_USAGE 2
@@ -93,6 +94,30 @@ static int check_config(const struct daemon_options *daemon_options)
 	return EXIT_SUCCESS;
 }
 
+/* What reserve=yes added goes last: until then segments have it. */
+static int release_growth(const struct daemon_options *daemon_options)
+{
+	struct growth_release released;
+	char text[BYTES_TEXT_MAX];
+	struct host *host;
+	int r = host_open(daemon_options->sysroot, &host);
+
+	if (r < 0)
+		return r;
+	r = growth_release(host, daemon_options->runtime_path, &released);
+	host_free(host);
+	if (r < 0)
+		return r;
+	if (released.bytes)
+		log_info("%s went from the kernel's pool, as it had been added",
+			 format_bytes(released.bytes, text));
+	if (released.n_overruled)
+		log_notice("nr_hugepages of %u nodes was changed since it was grown, and left so",
+			   released.n_overruled);
+	rmdir(daemon_options->runtime_path); /* stays where something else stands in it */
+	return 0;
+}
+
 static int release(const struct daemon_options *daemon_options)
 {
 	const char *path = daemon_options->runtime_path;
@@ -113,6 +138,8 @@ static int release(const struct daemon_options *daemon_options)
 	}
 	if (r >= 0) {
 		r = runtime_release_all(&runtime, &released);
+		if (r >= 0)
+			r = release_growth(daemon_options);
 		runtime_close(&runtime);
 	}
 	if (r < 0) {

@@ -49,6 +49,7 @@ struct fill_request {
 	uint64_t offset_bytes, length_bytes; /* multiples of the page */
 	struct page_class page_class; /* node must be real */
 	struct id_set node_cpus; /* of that node */
+	uint64_t unit_bytes; /* of one thread's work at a time; 0: page_size_unit_bytes() */
 	enum fill_priority priority;
 	bool bind; /* bind to the node and verify; false only where the host has a single node */
 

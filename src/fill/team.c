@@ -49,6 +49,7 @@ struct fill_job {
 	struct id_set node_cpus;
 	struct id_set cpus; /* where its threads run */
 	unsigned int threads_max;
+	uint64_t unit_bytes;
 	uint64_t claimed_bytes, done_bytes;
 	unsigned int n_busy; /* threads on a unit of it */
 	_Atomic int result; /* negative: it stops; written under the lock */
@@ -219,7 +220,7 @@ static uint64_t claim_unit(struct worker *worker, struct fill_job *job, uint64_t
 {
 	struct fill_team *team = worker->team;
 	uint64_t start_bytes = job->claimed_bytes;
-	uint64_t unit_bytes = page_size_unit_bytes(job->range.page_class.page);
+	uint64_t unit_bytes = job->unit_bytes;
 
 	if (unit_bytes > job->range.bytes - start_bytes)
 		unit_bytes = job->range.bytes - start_bytes;
@@ -604,8 +605,9 @@ int fill_team_submit(struct fill_team *team, const struct fill_request *request,
 	int r;
 
 	if (!page_bytes || !request->length_bytes || request->length_bytes % page_bytes ||
-	    request->offset_bytes % page_bytes || request->page_class.node < 0 ||
-	    request->page_class.node >= NODES_MAX || (unsigned int)request->priority >= PRIORITIES)
+	    request->unit_bytes % page_bytes || request->offset_bytes % page_bytes ||
+	    request->page_class.node < 0 || request->page_class.node >= NODES_MAX ||
+	    (unsigned int)request->priority >= PRIORITIES)
 		return -EINVAL;
 	job = calloc(1, sizeof(*job));
 	if (!job)
@@ -618,6 +620,9 @@ int fill_team_submit(struct fill_team *team, const struct fill_request *request,
 	}
 	job->team = team;
 	job->work = request->work;
+	job->unit_bytes = request->unit_bytes;
+	if (!job->unit_bytes)
+		job->unit_bytes = page_size_unit_bytes(request->page_class.page);
 	job->priority = request->priority;
 	job->may_take = request->may_take;
 	job->took = request->took;

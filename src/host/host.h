@@ -42,6 +42,24 @@ MUST_CHECK int host_read_zeroable(int fd, uint64_t *ret_pages);
  * a signal came before the first. Opens the file for itself: writes to one open file take turns. */
 MUST_CHECK int64_t host_zero(struct host *host, struct page_class page_class, uint64_t pages);
 
+/* The kernel's own pool of huge pages (host/pages.c). Pages without surplus, and surplus pages, of one
+ * node; a write may come short without an error: read again. */
+MUST_CHECK int host_read_pages(struct host *host, struct page_class page_class, uint64_t *ret_pages,
+			       uint64_t *ret_surplus_pages);
+MUST_CHECK int host_write_pages(struct host *host, struct page_class page_class, uint64_t pages);
+/* Free pages that nobody reserved, of the whole host. */
+MUST_CHECK int host_read_free_pages(struct host *host, uint64_t page_bytes, uint64_t *ret_pages);
+MUST_CHECK int host_read_overcommit(struct host *host, uint64_t page_bytes, uint64_t *ret_pages);
+/* -EINVAL for a size that takes no surplus pages. */
+MUST_CHECK int host_write_overcommit(struct host *host, uint64_t page_bytes, uint64_t pages);
+/* Has the kernel move pages of a node together, in the calling thread; takes long. */
+int host_compact(struct host *host, int node);
+/* Whether the kernel zeroes what it allocates (init_on_alloc): from its command line, else from its
+ * configuration under /boot. -ENODATA: neither says. */
+MUST_CHECK int host_zeroes_on_alloc(struct host *host, bool *ret);
+/* Whether it gives up most of the metadata of huge pages (hugetlb_optimize_vmemmap). */
+bool host_optimizes_vmemmap(struct host *host);
+
 /* Who has a file open or mapped (ino 0: any file of the device): a scan of /proc/PID/{fd,maps}; processes that come and go meanwhile
  * are missed or skipped without error. At most holders_max are written; returns how many there are.
  * The calling process itself is left out. */

@@ -19,6 +19,7 @@ struct stock {
 	struct page_class page_class; /* node NODE_ANY: spread evenly over the online nodes */
 	uint64_t segment_bytes;
 	unsigned int keep;
+	bool reserve; /* the kernel's pool is grown by as much */
 };
 
 /* Pages of a hugetlb size that the pool leaves to other users of the host, on every node. */

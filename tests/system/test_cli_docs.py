@@ -12,7 +12,7 @@ from prezero_test import PREZERO, ROOT, main
 MANUAL = ROOT / "man/prezero.1.scd"
 COMPLETION = ROOT / "data/completion/prezero"
 COMMON = {"--json", "--socket", "--help", "--usage", "--version"}
-NO_SOCKET = {"zero", "bench"}  # needs no daemon, starts one of its own
+NO_SOCKET = {"zero", "reserve", "boot-args", "bench"}  # need no daemon, or start one of their own
 
 
 def find(pattern, text):
@@ -23,7 +23,7 @@ class Docs(CliTest):
     def setUp(self):
         super().setUp()
         help_text = self.prezero("--help").out
-        self.commands = find(r"^  ([a-z]+)  ", help_text.partition("Commands:")[2])
+        self.commands = find(r"^  ([a-z-]+)  ", help_text.partition("Commands:")[2])
         self.manual = MANUAL.read_text(encoding="utf-8")
 
     def help_options(self, *command):
@@ -44,9 +44,9 @@ class Docs(CliTest):
         self.assertIn("--memory", self.help_options("run"))
 
     def test_every_command_is_in_the_manual_and_no_other(self):
-        self.assertEqual(find(r"^## prezero ([a-z]+)", self.manual), self.commands)
+        self.assertEqual(find(r"^## prezero ([a-z-]+)", self.manual), self.commands)
         synopsis = self.manual.partition("# SYNOPSIS")[2].partition("# DESCRIPTION")[0]
-        self.assertEqual(find(r"^\*prezero\* \*([a-z]+)\*", synopsis), self.commands)
+        self.assertEqual(find(r"^\*prezero\* \*([a-z-]+)\*", synopsis), self.commands)
 
     def test_every_option_is_in_the_manual_and_no_other(self):
         option = r"\*(--[a-z][a-z-]*)\*"

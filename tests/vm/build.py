@@ -63,7 +63,7 @@ def build_guest():
     return program
 
 
-def programs():
+def built_programs():
     """prezero and prezerod, when they were built, with the libraries they need: name -> content."""
     files = {}
     for name in ("prezero", "prezerod"):
