@@ -34,9 +34,9 @@
 #define EXIT_REQUIRE 99
 
 static const struct test_group *const groups[] = {
-	&group_fault,  &group_file,    &group_move,	 &group_resize,
-	&group_memory, &group_hooks,   &group_semantics, &group_pressure,
-	&group_stress, &group_figures, &group_reserve,	 &group_selftest,
+	&group_fault,	&group_file,	  &group_move,	   &group_resize, &group_memory,
+	&group_hooks,	&group_semantics, &group_pressure, &group_stress, &group_figures,
+	&group_reserve, &group_programs,  &group_selftest,
 };
 
 /* Shared by a test's processes. */
