@@ -35,9 +35,9 @@
 
 /* Resizing comes late, for it may cost gigantic pages that others need. */
 static const struct test_group *const groups[] = {
-	&group_fault,  &group_file,	 &group_move,	  &group_memory,
-	&group_hooks,  &group_semantics, &group_pressure, &group_stress,
-	&group_resize, &group_figures,	 &group_reserve,  &group_selftest,
+	&group_fault,	  &group_file,	   &group_move,	    &group_memory, &group_hooks,
+	&group_semantics, &group_pressure, &group_stress,   &group_resize, &group_figures,
+	&group_reserve,	  &group_programs, &group_selftest,
 };
 
 /* Shared by a test's processes. */
