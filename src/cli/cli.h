@@ -21,7 +21,7 @@ enum exit_status {
 	STATUS_DONE = 0,
 	STATUS_FAILED = 1, /* something unexpected */
 	STATUS_INPUT = 2, /* bad usage or input */
-	STATUS_REFUSED = 3, /* short of memory */
+	STATUS_REFUSED = 3, /* short of memory, or the kernel has no such file */
 	STATUS_NO_DAEMON = 4,
 	STATUS_NO_LEASE = 5,
 	STATUS_NOT_PERMITTED = 6, /* another user's lease, or the user's limit */
@@ -43,6 +43,7 @@ int cmd_take(int argc, char **argv);
 int cmd_give(int argc, char **argv);
 int cmd_list(int argc, char **argv);
 int cmd_run(int argc, char **argv);
+int cmd_zero(int argc, char **argv);
 int cmd_reserve(int argc, char **argv);
 int cmd_boot_args(int argc, char **argv);
 

@@ -17,6 +17,7 @@ static const struct command commands[] = {
 	{"give", "Give a lease back", cmd_give},
 	{"list", "List segments, one a line", cmd_list},
 	{"run", "Run a command on memory that is returned when it ends", cmd_run},
+	{"zero", "Zero free huge pages in place, through the kernel", cmd_zero},
 	{"reserve", "Grow the kernel's own pool of huge pages, in parallel", cmd_reserve},
 	{"boot-args", "Print the kernel parameters for a pool from boot on", cmd_boot_args},
 	{"bench", "Measure what the pool saves on this machine", bench_main},

@@ -61,6 +61,7 @@ static const struct failure {
 	{EEXIST, STATUS_INPUT, "input"},
 	{ENAMETOOLONG, STATUS_INPUT, "input"},
 	{ENOMEM, STATUS_REFUSED, "refused"},
+	{EOPNOTSUPP, STATUS_REFUSED, "refused"},
 	{ENOTCONN, STATUS_NO_DAEMON, "no-daemon"},
 	{ECONNREFUSED, STATUS_NO_DAEMON, "no-daemon"},
 	{EPIPE, STATUS_NO_DAEMON, "no-daemon"},

@@ -59,8 +59,7 @@ static struct rate class_rate(const json_t *status, const json_t *page_class)
 	json_t *fill;
 	size_t i;
 
-	json_array_foreach(json_object_get(status, "fills"), i, fill)
-	{
+	json_array_foreach(json_object_get(status, "fills"), i, fill) {
 		uint64_t eta_ms = member_u64(fill, "eta_ms");
 
 		if (strcmp(member_text(fill, "page"), member_text(page_class, "page")) ||
@@ -103,19 +102,54 @@ static void add_rate(struct table *table, struct rate rate)
 	table_add(table, "%s", rate.has_eta ? format_duration(rate.eta_ms + 999, eta) : "");
 }
 
+/* Where the kernel can tell clean pages from dirty ones. */
+static bool any_zeroable(const json_t *status)
+{
+	json_t *page_class;
+	size_t i;
+
+	json_array_foreach(json_object_get(status, "classes"), i, page_class) {
+		if (json_is_integer(json_object_get(page_class, "zeroable_pages")))
+			return true;
+	}
+	return false;
+}
+
+static void add_clean_and_dirty(struct table *table, const json_t *page_class)
+{
+	uint64_t free_bytes = member_u64(page_class, "free_bytes");
+	uint64_t dirty_bytes = member_u64(page_class, "zeroable_pages") *
+			       member_u64(page_class, "page_bytes");
+	char clean[BYTES_TEXT_MAX], dirty[BYTES_TEXT_MAX];
+
+	if (!json_is_integer(json_object_get(page_class, "zeroable_pages"))) {
+		table_add(table, "%s", "");
+		table_add(table, "%s", "");
+		return;
+	}
+	/* The two were read one after the other. */
+	if (dirty_bytes > free_bytes)
+		dirty_bytes = free_bytes;
+	table_add(table, "%s", format_bytes_short(free_bytes - dirty_bytes, clean));
+	table_add(table, "%s", format_bytes_short(dirty_bytes, dirty));
+}
+
 static void print_classes(const json_t *status)
 {
-	static const char *const titles[] = {"CLASS", "TOTAL", "FREE", "READY", "#",  "FILLING",
-					     "#",     "LENT",  "#",    "GB/s",	"ETA"};
-	AUTO_TABLE table = {.align = "lrrrrrrrrrr"};
+	static const char *const titles[] = {"CLASS", "TOTAL", "FREE",	  "CLEAN", "DIRTY",
+					     "READY", "#",     "FILLING", "#",	   "LENT",
+					     "#",     "GB/s",  "ETA"};
+	bool has_zeroable = any_zeroable(status);
+	AUTO_TABLE table = {.align = has_zeroable ? "lrrrrrrrrrrrr" : "lrrrrrrrrrr"};
 	char place[PLACE_TEXT_MAX];
 	json_t *page_class;
 	size_t i;
 
-	for (i = 0; i < ARRAY_LEN(titles); i++)
-		table_add(&table, "%s", titles[i]);
-	json_array_foreach(json_object_get(status, "classes"), i, page_class)
-	{
+	for (i = 0; i < ARRAY_LEN(titles); i++) {
+		if (has_zeroable || (strcmp(titles[i], "CLEAN") && strcmp(titles[i], "DIRTY")))
+			table_add(&table, "%s", titles[i]);
+	}
+	json_array_foreach(json_object_get(status, "classes"), i, page_class) {
 		struct rate rate = class_rate(status, page_class);
 
 		table_add(&table, "%s",
@@ -123,6 +157,8 @@ static void print_classes(const json_t *status)
 				       place));
 		add_bytes(&table, page_class, "total_bytes");
 		add_bytes(&table, page_class, "free_bytes");
+		if (has_zeroable)
+			add_clean_and_dirty(&table, page_class);
 		add_bytes(&table, page_class, "ready_bytes");
 		add_count(&table, page_class, "segments_ready");
 		add_bytes(&table, page_class, "filling_bytes");
@@ -165,8 +201,7 @@ static void print_short_stocks(const json_t *status)
 	size_t i, n_short = 0;
 	json_t *stock;
 
-	json_array_foreach(json_object_get(status, "stocks"), i, stock)
-	{
+	json_array_foreach(json_object_get(status, "stocks"), i, stock) {
 		const char *shortage = member_text(stock, "short_of");
 
 		if (!shortage[0])
@@ -200,8 +235,7 @@ static void print_pinned(const json_t *status)
 	json_t *pinned;
 	size_t i;
 
-	json_array_foreach(json_object_get(status, "pinned"), i, pinned)
-	{
+	json_array_foreach(json_object_get(status, "pinned"), i, pinned) {
 		if (!member_u64(pinned, "bytes"))
 			continue;
 		printf("\npinned   %s of ", format_bytes_short(member_u64(pinned, "bytes"), size));

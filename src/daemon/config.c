@@ -20,7 +20,14 @@
 #define STOCKS_MAX 1000
 #define KEEP_MAX 1000000
 
-enum section { SECTION_NONE, SECTION_DAEMON, SECTION_STOCK, SECTION_LEAVE_FREE, SECTION_LIMITS };
+enum section {
+	SECTION_NONE,
+	SECTION_DAEMON,
+	SECTION_STOCK,
+	SECTION_LEAVE_FREE,
+	SECTION_CLEAN,
+	SECTION_LIMITS,
+};
 
 /* A stock on its way: which file and line began it, and what was said so far. */
 struct stock_draft {
@@ -276,6 +283,57 @@ static int set_leave_free_key(struct builder *b, const char *name, const char *v
 	return 0;
 }
 
+/* [clean] */
+
+/* "2M" or "2M@1" */
+static int read_clean_class(struct builder *b, const char *name, struct page_size *ret_page,
+			    int *ret_node)
+{
+	const char *at = strchrnul(name, '@');
+	char page[PAGE_TEXT_MAX];
+	unsigned int node = 0;
+
+	snprintf(page, sizeof(page), "%.*s", (int)(at - name), name);
+	if (page_size_parse(page, 0, 0, ret_page) < 0 || ret_page->kind != PAGE_HUGETLB)
+		return config_fault(
+			&b->lines,
+			"the keys of [clean] are huge page sizes such as 2M, or 2M@1 on a node, not '%s'",
+			name);
+	*ret_node = NODE_ANY;
+	if (!*at)
+		return 0;
+	if (read_count(b, "the node", at + 1, 0, NODES_MAX - 1, &node) < 0)
+		return -EINVAL;
+	*ret_node = node;
+	return 0;
+}
+
+static int set_clean_key(struct builder *b, const char *name, const char *value)
+{
+	struct config *config = b->config;
+	struct clean_target target = {.bytes = UNLIMITED}, *larger;
+
+	if (read_clean_class(b, name, &target.page, &target.node) < 0)
+		return -EINVAL;
+	if (strcmp(value, "max") && read_bytes(b, name, value, &target.bytes) < 0)
+		return -EINVAL;
+	if (target.bytes != UNLIMITED && target.bytes % target.page.bytes)
+		return config_fault(&b->lines, "%s is not a multiple of the page, %s", value, name);
+	for (unsigned int i = 0; i < config->n_clean_targets; i++) {
+		if (page_size_equal(config->clean_target[i].page, target.page) &&
+		    config->clean_target[i].node == target.node) {
+			config->clean_target[i] = target;
+			return 0;
+		}
+	}
+	larger = array_extend(config->clean_target, config->n_clean_targets, sizeof(*larger));
+	if (!larger)
+		return out_of_memory(b);
+	config->clean_target = larger;
+	larger[config->n_clean_targets++] = target;
+	return 0;
+}
+
 /* [limits] */
 
 static int read_user(struct builder *b, const char *name, uid_t *ret)
@@ -341,15 +399,18 @@ static int begin_section(void *arg, const char *heading)
 		b->section = SECTION_DAEMON;
 	else if (!strcmp(heading, "leave_free"))
 		b->section = SECTION_LEAVE_FREE;
+	else if (!strcmp(heading, "clean"))
+		b->section = SECTION_CLEAN;
 	else if (!strcmp(heading, "limits"))
 		b->section = SECTION_LIMITS;
 	else if (!strncmp(heading, "stock ", 6)) {
 		b->section = SECTION_STOCK;
 		return begin_stock(b, heading + 6);
 	} else
-		return config_fault(&b->lines,
-				    "unknown section [%s]: daemon, stock NAME, leave_free, limits",
-				    heading);
+		return config_fault(
+			&b->lines,
+			"unknown section [%s]: daemon, stock NAME, leave_free, clean, limits",
+			heading);
 	return 0;
 }
 
@@ -368,6 +429,8 @@ static int set_key(void *arg, const char *name, const char *value)
 		return set_stock_key(b, name, value);
 	case SECTION_LEAVE_FREE:
 		return set_leave_free_key(b, name, value);
+	case SECTION_CLEAN:
+		return set_clean_key(b, name, value);
 	case SECTION_LIMITS:
 		return set_limits_key(b, name, value);
 	case SECTION_NONE:
@@ -572,6 +635,7 @@ struct config *config_free(struct config *config)
 	if (config) {
 		free(config->goals.stock);
 		free(config->goals.leave_free);
+		free(config->clean_target);
 		free(config->user_limit);
 		free(config);
 	}
@@ -587,4 +651,21 @@ uint64_t config_limit_bytes(const struct config *config, uid_t uid)
 			return config->user_limit[i].bytes;
 	}
 	return config->default_limit_bytes;
+}
+
+uint64_t config_clean_bytes(const struct config *config, struct page_class page_class)
+{
+	uint64_t bytes = 0;
+
+	for (unsigned int i = 0; i < config->n_clean_targets; i++) {
+		const struct clean_target *target = &config->clean_target[i];
+
+		if (!page_size_equal(target->page, page_class.page))
+			continue;
+		if (target->node == page_class.node)
+			return target->bytes;
+		if (target->node == NODE_ANY)
+			bytes = target->bytes;
+	}
+	return bytes;
 }

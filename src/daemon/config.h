@@ -22,6 +22,13 @@ struct user_limit {
 	uint64_t bytes;
 };
 
+/* One key of [clean]. */
+struct clean_target {
+	struct page_size page;
+	int node; /* or NODE_ANY: every node that has no target of its own */
+	uint64_t bytes; /* on each node; UNLIMITED: all that is free; 0: none */
+};
+
 struct config {
 	/* [daemon] */
 	unsigned int n_threads; /* 0: a quarter of the CPUs */
@@ -31,6 +38,9 @@ struct config {
 	unsigned int clients_max;
 	/* [stock NAME], [leave_free], and floor= of [daemon] */
 	struct goals goals;
+	/* [clean]: how much of the kernel's free pages shall be clean */
+	unsigned int n_clean_targets;
+	struct clean_target *clean_target;
 	/* [limits]: bytes of leases that a user may hold; UNLIMITED */
 	uint64_t default_limit_bytes;
 	unsigned int n_user_limits;
@@ -53,5 +63,8 @@ struct config *config_free(struct config *config); /* returns NULL */
 
 /* What a user may hold; root is not limited. */
 uint64_t config_limit_bytes(const struct config *config, uid_t uid);
+
+/* What [clean] wants of a class: bytes of free pages that are clean; UNLIMITED, 0. */
+uint64_t config_clean_bytes(const struct config *config, struct page_class page_class);
 
 #endif

@@ -12,6 +12,7 @@
 #include <sys/resource.h>
 
 #include "base/io.h"
+#include "daemon/clean.h"
 #include "daemon/filling.h"
 #include "daemon/growth.h"
 #include "daemon/headroom.h"
@@ -156,6 +157,8 @@ static int start_parts(struct daemon *daemon)
 	if (r >= 0)
 		r = pools_open(daemon);
 	if (r >= 0)
+		r = clean_new(daemon, &daemon->clean);
+	if (r >= 0)
 		r = manager_new(daemon, &daemon->manager);
 	if (r >= 0)
 		r = server_new(daemon, &daemon->server);
@@ -201,6 +204,7 @@ void daemon_stop(struct daemon *daemon)
 	daemon->team_source = sd_event_source_disable_unref(daemon->team_source);
 	daemon->team = fill_team_stop(daemon->team);
 	daemon->manager = manager_free(daemon->manager);
+	daemon->clean = clean_free(daemon->clean);
 	pools_close(daemon);
 	daemon->leases = leases_free(daemon->leases);
 	daemon->lending = lending_free(daemon->lending);
@@ -255,6 +259,7 @@ void daemon_reload(struct daemon *daemon)
 	config_free(daemon->config);
 	daemon->config = config;
 	server_configure(daemon->server);
+	clean_reconfigured(daemon->clean);
 	manager_reconfigured(daemon);
 	log_info("the configuration was read anew: %u stocks", config->goals.n_stocks);
 }

@@ -9,6 +9,7 @@
  *   lending   takes: place, cut, fill, wait -> filling, leases
  *   leases    gives, and leases that end
  *   manager   look, decide, do              -> lending, filling
+ *   clean     free pages of the kernel's zeroed in place
  *   filling   segments being filled         -> headroom
  *   headroom  may one more unit be taken?   (asked by team threads)
  */
@@ -69,6 +70,7 @@ struct daemon {
 	struct headroom *headroom;
 	struct filling_set *fillings;
 	struct manager *manager;
+	struct clean_set *clean;
 	struct lending *lending;
 	struct leases *leases;
 	struct server *server;

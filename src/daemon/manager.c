@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "base/io.h"
+#include "daemon/clean.h"
 #include "daemon/filling.h"
 #include "daemon/headroom.h"
 #include "daemon/leases.h"
@@ -395,6 +396,7 @@ static int run_cycle(struct manager *manager, uint64_t *retry_ns)
 	r = manager_look(daemon);
 	if (r < 0)
 		return r;
+	clean_look(daemon->clean);
 	lending_retry(daemon);
 	make_net(daemon); /* what requests began to fill is spoken for */
 	r = decide(daemon, orders, &n_orders, &short_of);

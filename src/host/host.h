@@ -31,6 +31,17 @@ const char *host_missing(const struct host *host);
 MUST_CHECK int host_look_headroom(struct host *host, struct page_class page_class,
 				  struct host_view *view);
 
+/* The kernel file of a class (zeroable_hugepages), for reading, writing and polling. -ENOENT: this
+ * kernel has none there. */
+MUST_CHECK int host_open_zeroable(struct host *host, struct page_class page_class);
+/* How many free pages are dirty; only what comes after this makes the file ready (EPOLLPRI) again.
+ * -ENODEV: the file has gone. */
+MUST_CHECK int host_read_zeroable(int fd, uint64_t *ret_pages);
+/* Has the kernel zero up to so many dirty pages in the calling thread, one a write, so that the number
+ * done is known: returns it. It is less where a signal came or no page is dirty any more; -EINTR where
+ * a signal came before the first. Opens the file for itself: writes to one open file take turns. */
+MUST_CHECK int64_t host_zero(struct host *host, struct page_class page_class, uint64_t pages);
+
 /* The kernel's own pool of huge pages (host/pages.c). Pages without surplus, and surplus pages, of one
  * node; a write may come short without an error: read again. */
 MUST_CHECK int host_read_pages(struct host *host, struct page_class page_class, uint64_t *ret_pages,

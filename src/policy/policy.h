@@ -35,6 +35,11 @@ unsigned int policy_stock(const struct host_view *host, const struct pool_view *
 void policy_place(const struct host_view *host, const struct pool_view *pool,
 		  const struct goals *goals, const struct request *request, struct decision *ret);
 
+/* How many of a class's dirty free pages to zero in place, so that clean_bytes (UNLIMITED: all) of its
+ * free pages are clean. */
+uint64_t policy_clean_pages(uint64_t page_bytes, uint64_t free_pages, uint64_t zeroable_pages,
+			    uint64_t clean_bytes);
+
 /* Threads for filling: the configured number, else a quarter of the usable CPUs, at least one. */
 unsigned int policy_threads(const struct host_view *host, unsigned int configured);
 

@@ -12,7 +12,7 @@ from prezero_test import PREZERO, ROOT, main
 MANUAL = ROOT / "man/prezero.1.scd"
 COMPLETION = ROOT / "data/completion/prezero"
 COMMON = {"--json", "--socket", "--help", "--usage", "--version"}
-NO_SOCKET = {"reserve", "boot-args", "bench"}  # need no daemon, or start one of their own
+NO_SOCKET = {"zero", "reserve", "boot-args", "bench"}  # need no daemon, or start one of their own
 
 
 def find(pattern, text):

@@ -41,6 +41,11 @@ static void empty_is_the_defaults(void **state)
 	config_free(config);
 }
 
+static uint64_t clean_bytes(const struct config *config, uint64_t page_bytes, int node)
+{
+	return config_clean_bytes(config, (struct page_class){{PAGE_HUGETLB, page_bytes}, node});
+}
+
 static void every_key_is_read(void **state)
 {
 	struct config *config = parse("[daemon]\n"
@@ -64,6 +69,11 @@ static void every_key_is_read(void **state)
 				      "[leave_free]\n"
 				      "2M = 1G\n"
 				      "1G = 4G\n"
+				      "[clean]\n"
+				      "2M = max\n"
+				      "2M@1 = 4G\n"
+				      "1G = 8G\n"
+				      "1G@0 = 0\n"
 				      "[limits]\n"
 				      "default = 10G\n"
 				      "user.root = 1G\n"
@@ -89,6 +99,11 @@ static void every_key_is_read(void **state)
 	assert_int_equal(stock[1].page_class.node, NODE_ANY);
 	assert_int_equal(config->goals.n_leave_free, 2);
 	assert_int_equal(config->goals.leave_free[1].bytes_per_node, 4ULL << 30);
+	assert_true(clean_bytes(config, 2 << 20, 0) == UNLIMITED);
+	assert_true(clean_bytes(config, 2 << 20, 1) == 4ULL << 30);
+	assert_true(clean_bytes(config, 1 << 30, 0) == 0);
+	assert_true(clean_bytes(config, 1 << 30, 1) == 8ULL << 30);
+	assert_true(clean_bytes(config, 32 << 20, 1) == 0);
 	assert_true(config_limit_bytes(config, 1) == 10ULL << 30);
 	assert_true(config_limit_bytes(config, 12345) == UNLIMITED);
 	assert_true(config_limit_bytes(config, 0) == UNLIMITED);
@@ -147,6 +162,13 @@ static const struct {
 	{"[leave_free]\nthp = 1G\n", 2, "huge page sizes"},
 	{"[leave_free]\n2M = 3M\n", 2, "multiple"},
 	{"[leave_free]\n3M = 3M\n", 2, "huge page sizes"},
+	{"[clean]\nthp = max\n", 2, "huge page sizes such as 2M, or 2M@1"},
+	{"[clean]\n2M@ = max\n", 2, "the node must be a number from 0 to 63, not ''"},
+	{"[clean]\n2M@64 = max\n", 2, "the node"},
+	{"[clean]\n2M@any = max\n", 2, "the node"},
+	{"[clean]\n2M = all\n", 2, "2M must be a size"},
+	{"[clean]\n2M = 3M\n", 2, "3M is not a multiple of the page, 2M"},
+	{"[clean]\n2M@1 = 0\n2M@1 = max\n", 3, "a second time"},
 	{"[limits]\ndefault = lots\n", 2, "default must be a size"},
 	{"[limits]\nuser = 1G\n", 2, "unknown key"},
 	{"[limits]\nuser.nobody-of-that-name = 1G\n", 2, "no user"},
@@ -266,12 +288,17 @@ static void check_shipped(bool uncomment)
 		strcat(text, line);
 	}
 	fclose(file);
-	assert_int_equal(n_shown, 9);
+	assert_int_equal(n_shown, 11);
 	config = parse(text);
 	defaults = parse("");
 	assert_int_equal(config->goals.n_stocks, 0);
 	for (unsigned int i = 0; i < config->goals.n_leave_free; i++)
 		assert_int_equal(config->goals.leave_free[i].bytes_per_node, 0);
+	for (unsigned int i = 0; i < config->n_clean_targets; i++)
+		assert_int_equal(config->clean_target[i].bytes, 0);
+	free(config->clean_target);
+	config->clean_target = NULL;
+	config->n_clean_targets = 0;
 	assert_int_equal(config->goals.floor_bytes, defaults->goals.floor_bytes);
 	free(config->goals.leave_free);
 	memset(&config->goals, 0, sizeof(config->goals));

@@ -6,6 +6,7 @@
 
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import tempfile
@@ -14,6 +15,8 @@ from kernels import CACHE, REPOSITORY
 
 GUEST = pathlib.Path(__file__).resolve().parent / "guest"
 MODULE = REPOSITORY / "module"
+# What `ninja` made for the machine; the tests that need it say when it is not there.
+PROGRAMS = pathlib.Path(os.environ.get("PREZERO_BUILD") or REPOSITORY / "build")
 FLAGS = ("-std=gnu11", "-D_GNU_SOURCE", "-O2", "-static", "-pthread", "-Wall", "-Wextra", "-Werror",
          "-Wshadow", "-Wstrict-prototypes", "-Wmissing-prototypes")
 
@@ -58,3 +61,17 @@ def build_guest():
         raise BuildError(done.stdout)
     fresh.rename(program)
     return program
+
+
+def built_programs():
+    """prezero and prezerod, when they were built, with the libraries they need: name -> content."""
+    files = {}
+    for name in ("prezero", "prezerod"):
+        program = PROGRAMS / name
+        if not program.exists():
+            continue
+        files[f"bin/{name}"] = program.read_bytes()
+        needed = subprocess.run(["ldd", program], stdout=subprocess.PIPE, text=True, check=True)
+        for library in re.findall(r"(/\S+) \(0x", needed.stdout):
+            files[library.lstrip("/")] = pathlib.Path(library).read_bytes()
+    return files

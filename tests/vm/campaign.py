@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import initramfs
 import qemu
-from build import MODULE, build_guest, build_modules
+from build import MODULE, build_guest, build_modules, built_programs
 from kernels import CACHE
 from packages import locked
 from verdict import judge
@@ -26,7 +26,7 @@ LEAK_TESTS = ("fork_cow:2M", "uffdio_copy:2M", "move_pages:2M", "kprobes_off:2M"
 # Where a gigantic page takes a way of its own through the kernel, or through the module.
 QUICK_1G = ("fault_private:1G", "fork_cow:1G", "memfd_fallocate:1G", "move_pages:1G", "demote:1G",
             "demote_dirty:1G", "dissolve_regrow:1G", "shrink_while_held:1G", "signal_eintr:1G",
-            "signal_kill:1G", "free_count_stays:1G", "all_by_fault:1G")
+            "signal_kill:1G", "zero_command_stop:1G", "free_count_stays:1G", "all_by_fault:1G")
 NEEDED = {qemu.QEMU: "qemu-system-x86", initramfs.BUSYBOX: "busybox-static", "cc": "gcc",
           "apt-get": "apt", "dpkg-deb": "dpkg", "unshare": "util-linux", "tar": "tar"}
 GIB = 1 << 30
@@ -69,9 +69,11 @@ def check_host():
 
 
 def all_tests():
-    """Every test of the guest's program: name:size -> its properties."""
+    """Every test of the guest's program, 2M first: name:size -> its properties."""
     listing = subprocess.run([build_guest(), "list"], stdout=subprocess.PIPE, text=True, check=True)
-    return {line.split()[0]: line.split()[1:] for line in listing.stdout.splitlines()}
+    words = [line.split() for line in listing.stdout.splitlines()]
+    words.sort(key=lambda word: word[0].endswith(":1G"))
+    return {word[0]: word[1:] for word in words}
 
 
 def choose_tests(patterns, module, quick=False):
@@ -113,7 +115,7 @@ def run(kernel, tests, variant=Variant(), module=MODULE, unsafe=False, parameter
     """Boot `kernel`, run `tests` in it; returns the Verdict and the folder of the run's files."""
     check_host()
     kernel.fetch()
-    files = {"guest": build_guest().read_bytes(), **(programs or {})}
+    files = {"guest": build_guest().read_bytes(), **built_programs(), **(programs or {})}
     plan = [f"{name}={value}" for name, value in (settings or {}).items()]
     content = module_content(kernel, module, unsafe)
     if content:

@@ -62,6 +62,9 @@ def pack(path, files, busybox=BUSYBOX):
     archive.file("bin/busybox", busybox.read_bytes(), 0o755)
     archive.link("bin/sh", "busybox")
     archive.file("init", INIT.read_bytes(), 0o755)
+    parents = {str(parent) for name in files for parent in pathlib.PurePath(name).parents}
+    for name in sorted(parents - {".", *FOLDERS}):
+        archive.folder(name)
     for name, data in sorted(files.items()):
         archive.file(name, data, 0o755)
     path = pathlib.Path(path)

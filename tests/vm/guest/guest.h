@@ -136,6 +136,7 @@ struct test {
 	bool unloaded; /* loads and removes the module by itself */
 	bool only_by_name; /* not part of a full run */
 	int lost_pages; /* pages that the test takes out of service for good */
+	int lost_1g_pages; /* and gigantic ones that the kernel may not find memory for again */
 };
 
 struct test_group {
@@ -145,6 +146,6 @@ struct test_group {
 
 extern const struct test_group group_fault, group_file, group_move, group_resize, group_memory,
 	group_hooks, group_semantics, group_reserve, group_pressure, group_stress, group_figures,
-	group_selftest;
+	group_programs, group_selftest;
 
 #endif
