@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * The page classes. All that can ever be needed are made when the module is loaded: sizes are fixed
- * from boot on, and nodes that can appear later are known to be possible. So no hook has to allocate,
- * or to cope with a class that is missing.
+ * from boot on, and nodes that can appear later are known to be possible. So no hook has to
+ * allocate, or to cope with a class that is missing.
  */
 #include <linux/slab.h>
 
@@ -23,7 +23,7 @@ struct page_class *class_at(unsigned int size_index, int node)
 
 struct page_class *class_of_folio(struct folio *folio)
 {
-	/* Not folio_hstate(): it looks the size up in a list, and warns while a page changes hands. */
+	/* Not folio_hstate(): it warns about a page that is just changing hands. */
 	unsigned int i;
 
 	for (i = 0; i < class_nr_sizes() - 1; i++)
@@ -61,6 +61,10 @@ int classes_init(void)
 	unsigned int i;
 	int node;
 
+	if (!class_nr_sizes()) {
+		pr_err("not loaded: huge pages are switched off\n");
+		return -ENODEV;
+	}
 	for (i = 0; i < class_nr_sizes(); i++) {
 		sizes[i].hstate = &kernel.hstates[i];
 		init_waitqueue_head(&sizes[i].held_wait);

@@ -94,8 +94,8 @@ static unsigned long smallest_size_pages(void)
 }
 
 /*
- * Visits, under hugetlb_lock, every place in the range where a huge page can start: with the free page
- * there, or NULL.
+ * Visits, under hugetlb_lock, every place in the range where a huge page can start: with the free
+ * page there, or NULL.
  */
 static void walk_range(unsigned long start_pfn, unsigned long end_pfn,
 		       void (*visit)(unsigned long pfn, struct folio *folio, void *data),

@@ -18,7 +18,7 @@
 
 #include "prezero.h"
 
-#define FILE_NAME	  "zeroable_hugepages"
+#define FILE_NAME "zeroable_hugepages"
 #define EVENT_INTERVAL_MS 10
 
 struct zeroable_file {
@@ -159,7 +159,7 @@ static void file_remove(struct zeroable_file *file)
 	kernfs_put(node);
 }
 
-/* Nodes may have come or gone: a directory that comes gets its file, one that goes took it along. */
+/* Nodes have come or gone: a new directory gets its file, an old one took it along. */
 void files_sync(void)
 {
 	struct page_class *class;

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Where the kernel's huge pages come and go: the functions that we put in front of the kernel's own,
- * and the table of them.
+ * Where the kernel's huge pages come and go: the functions that we put in front of the kernel's
+ * own, and the table of them.
  *
  * Each calls the kernel's function, unchanged and with the same arguments, and adds to it:
- *  - on the free list, clean pages stand in front and dirty ones behind, so that clean ones are handed
- *    out first and a dirty one is found at once; and the counters follow;
+ *  - on the free list, clean pages stand in front and dirty ones behind, so that clean ones are
+ *    handed out first and a dirty one is found at once; and the counters follow;
  *  - the zeroing of a clean page is skipped, once;
  *  - an allocation that found no page because we have them waits and asks again.
  */
@@ -23,8 +23,8 @@
 #include "trace.h"
 
 /*
- * Tasks inside a function of ours that can sleep, by the CPU where they entered; a task may leave on
- * another, so only the sum means something.
+ * Tasks inside a function of ours that can sleep, by the CPU where they entered; a task may leave
+ * on another, so only the sum means something.
  */
 static DEFINE_PER_CPU(long, sleepers);
 
@@ -39,8 +39,8 @@ void handout_leave(void)
 }
 
 /*
- * Nobody enters any more. So the parts of the sum only fall while it is being taken, and it is never
- * less than the number of tasks inside.
+ * Nobody enters any more. So the parts of the sum only fall while it is being taken, and it is
+ * never less than the number of tasks inside.
  */
 void handout_wait_idle(void)
 {
@@ -64,8 +64,8 @@ static noinline void do_nothing(void)
 }
 
 /*
- * At the entry of the kernel's function that zeroes a folio for user space, which serves every large
- * folio, not only ours. Nothing but two comparisons is done for the others.
+ * At the entry of the kernel's function that zeroes a folio for user space, which serves every
+ * large folio, not only ours. Nothing but two comparisons is done for the others.
  */
 static void notrace at_zeroing(unsigned long ip, unsigned long parent_ip, struct ftrace_ops *ops,
 			       struct ftrace_regs *fregs)
@@ -81,8 +81,8 @@ static void notrace at_zeroing(unsigned long ip, unsigned long parent_ip, struct
 /* -- pages fresh from the buddy allocator -- */
 
 /*
- * With init_on_alloc, many distributions' default, the kernel has just zeroed such a page, whatever it
- * is for, and would do it again at the first fault.
+ * With init_on_alloc, many distributions' default, the kernel has just zeroed such a page, whatever
+ * it is for, and would do it again at the first fault.
  */
 bool handout_fresh_is_clean(void)
 {
@@ -105,8 +105,8 @@ static void on_enqueue(struct hstate *h, struct folio *folio);
 DEFINE_STATIC_CALL_NULL(kernel_enqueue, on_enqueue);
 
 /*
- * A page becomes free. If it bears a mark the kernel zeroed it as it was allocated, see fresh_page();
- * the mark of a page that was in use has just been cleared.
+ * A page becomes free. If it bears a mark the kernel zeroed it as it was allocated, see
+ * fresh_page(); the mark of a page that was in use has just been cleared.
  */
 static void on_enqueue(struct hstate *h, struct folio *folio)
 {
@@ -198,7 +198,8 @@ DEFINE_STATIC_CALL_NULL(kernel_isolate, on_isolate);
 /*
  * Migration wants to take a huge page from its user. It asks HPG_migratable whether the page is in
  * place yet, and a marked page that was just handed out would say so too early. Without a mapping a
- * page is not in place: then the mark goes, and the kernel's function sees what it would without us.
+ * page is not in place: then the mark goes, and the kernel's function sees what it would without
+ * us.
  */
 static compat_isolated on_isolate(struct folio *folio, struct list_head *list)
 {
@@ -209,7 +210,8 @@ static compat_isolated on_isolate(struct folio *folio, struct list_head *list)
 		if (PageHuge(&folio->page) && mark_test(folio) && !READ_ONCE(folio->mapping)) {
 			if (folio_flag(folio, HPG_freed))
 				count_spoil(class_of_folio(folio), folio);
-			mark_clear(folio);
+			else
+				mark_clear(folio);
 		}
 		spin_unlock_irq(kernel.hugetlb_lock);
 	}
@@ -243,7 +245,7 @@ static void keep_zeroing_out(struct turn *turn)
 	spin_unlock_irq(kernel.hugetlb_lock);
 	turn->keeps_zeroing_out = true;
 
-	/* A task that is being killed need not wait; what the kernel answers does not matter to it. */
+	/* A task that is being killed need not wait: the kernel's answer no longer matters. */
 	(void)wait_event_killable(size->held_wait, !READ_ONCE(size->held_pages));
 	class_count(class_at(size->hstate - kernel.hstates, numa_node_id()), STAT_WAITED);
 	trace_prezero_wait(huge_page_size(size->hstate), ktime_get_ns() - start_ns);
@@ -422,11 +424,12 @@ struct hook hook_table[] = {
 	{ PURPOSE_DEQUEUE, "dequeue_huge_page_nodemask", "ppiip",
 	  INSTEAD(on_dequeue, kernel_dequeue) },
 
-	{ PURPOSE_REMOVE, "remove_hugetlb_folio", "vppi", INSTEAD(on_remove, kernel_remove) },
+	/* Where the longer one exists, the shorter one does not see the pages to be split. */
 	{ PURPOSE_REMOVE, "__remove_hugetlb_folio", "vppii",
 	  INSTEAD(on_remove_demote, kernel_remove_demote) },
 	{ PURPOSE_REMOVE, "__remove_hugetlb_page", "vppii",
 	  INSTEAD(on_remove_demote, kernel_remove_demote) },
+	{ PURPOSE_REMOVE, "remove_hugetlb_folio", "vppi", INSTEAD(on_remove, kernel_remove) },
 
 	{ PURPOSE_ISOLATE, "folio_isolate_hugetlb", "ipp", INSTEAD(on_isolate, kernel_isolate) },
 	{ PURPOSE_ISOLATE, "isolate_hugetlb", "ipp", INSTEAD(on_isolate, kernel_isolate) },

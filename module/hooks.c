@@ -7,10 +7,10 @@
  * code is patched by us, ftrace refuses a second user who wants the same, and PERMANENT keeps
  * sysctl kernel.ftrace_enabled=0 from switching us off.
  *
- * How our function calls the original: by a static call, which is a direct call instruction that the
- * kernel patches for us. An indirect call would not do: with indirect branch tracking (IBT) a function
- * whose address the kernel never takes has no landing pad and must not be reached that way. The
- * original's entry then stops again, and the return address says that the caller is us.
+ * How our function calls the original: by a static call, which is a direct call instruction that
+ * the kernel patches for us. An indirect call would not do: with indirect branch tracking (IBT) a
+ * function whose address the kernel never takes has no landing pad and must not be reached that
+ * way. The original's entry then stops again, and the return address says that the caller is us.
  *
  * Why removing them is safe: see hooks_remove().
  */
@@ -117,9 +117,9 @@ int hooks_install(void)
  * When this returns no task is in a function of ours, nor on its way there:
  *
  *  1. Without the hooks nobody new is sent to us.
- *  2. synchronize_rcu_tasks() waits until every task has slept or been in user space. A task that was
- *     sent to us before step 1 is then past the first instruction of our function, so it has either
- *     left, or has counted itself in.
+ *  2. synchronize_rcu_tasks() waits until every task has slept or been in user space. A task that
+ *     was sent to us before step 1 is then past the first instructions of our function, so it has
+ *     either left, or has counted itself in.
  *  3. Functions that can sleep count the tasks inside; that count falls to 0.
  *  4. A task that has counted itself out may still have to run the last instructions. It does not
  *     sleep there, so a second synchronize_rcu_tasks() waits for it.

@@ -3,9 +3,9 @@
  * Memory that comes and goes.
  *
  * Before memory goes offline its free huge pages become unmarked and stay so until it is over: what
- * looks for pages to migrate out of the way takes HPG_migratable at its word, on free pages too, and on
- * some kernels would look for ever. Nor may a page be with a writer then, for that one
- * would not be dissolved.
+ * looks for pages to migrate out of the way takes HPG_migratable at its word, on free pages too,
+ * and on some kernels would look for ever. Nor may a page be with a writer then, for that one would
+ * not be dissolved.
  */
 #include <linux/memory.h>
 #include <linux/notifier.h>

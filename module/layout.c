@@ -280,6 +280,6 @@ int layout_check(void)
 		pr_warn("loaded by force; pages may leak or be lost\n");
 		return 0;
 	}
-	pr_err("not loaded: compile it against this kernel's headers (or, at your peril, force=1)\n");
+	pr_err("not loaded: compile it for this kernel (or, at your peril, set force=1)\n");
 	return -ENOEXEC;
 }

@@ -1,23 +1,26 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The mark: how we know that a free huge page is zero. It cannot claim so wrongly, whatever goes wrong.
+ * The mark: how we know that a free huge page is zero. It cannot claim so wrongly, whatever goes
+ * wrong.
  *
  * A marked page has, in the word that hugetlb keeps its flags in (folio->private),
- *   - HPG_migratable set. A page in use carries this flag from when it is mapped or in a file, so it
- *     says nothing there; and the kernel clears it, under hugetlb_lock, on every free. So on a free
- *     page only we can have set it, and only since the page was last freed.
+ *   - HPG_migratable set. A page in use carries this flag from when it is mapped or in a file, so
+ *     it says nothing there; and the kernel clears it, under hugetlb_lock, on every free. So on a
+ *     free page only we can have set it, and only since the page was last freed.
  *   - a cookie in its top 24 bits, drawn at random when the module is loaded. The kernel uses the
- *     lowest few bits of the word. The buddy allocator resets all of it whenever it hands a page out.
+ *     lowest few bits of the word. The buddy allocator resets all of it whenever it hands out a
+ *     page.
  *
- * Hence a mark ends by the kernel's own doing, not by ours: freeing a page ends it (the flag), leaving
- * the pool ends it (the word), unloading the module ends it (the cookie). A hook of ours that is missed,
- * disabled or taken by another user can only leave a clean page unmarked, which costs a needless
- * zeroing. The obvious design, a private bit that a hook on the free path clears, leaks one consumer's
- * data to the next as soon as that hook is missed once. PREZERO_UNSAFE_MARK builds that design, for the
- * leak tests to catch.
+ * Hence a mark ends by the kernel's own doing, not by ours: freeing a page ends it (the flag),
+ * leaving the pool ends it (the word), unloading the module ends it (the cookie). A hook of ours
+ * that is missed, disabled or taken by another user can only leave a clean page unmarked, which
+ * costs a needless zeroing. The obvious design, a private bit that a hook on the free path clears,
+ * leaks one consumer's data to the next as soon as that hook is missed once. PREZERO_UNSAFE_MARK
+ * builds that design, for the leak tests to catch.
  *
  * Between being handed out and being filled a page still carries its mark. It may be believed while
- * folio->mapping is NULL: nobody can have written to the page, since it is neither mapped nor in a file.
+ * folio->mapping is NULL: nobody can have written to the page, since it is neither mapped nor in a
+ * file.
  */
 #ifndef PREZERO_MARK_H
 #define PREZERO_MARK_H

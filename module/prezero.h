@@ -2,9 +2,9 @@
 /*
  * What the files of prezero.ko share. README.md tells the story; this is the order of the locks.
  *
- * (L) in a comment means: under the kernel's own hugetlb_lock, which guards the free lists and which
- * we reach as kernel.hugetlb_lock. It is taken with interrupts off and held for a bounded number of
- * list entries, never across zeroing. Inside it we take only what schedule_work() takes.
+ * (L) in a comment means: under the kernel's own hugetlb_lock, which guards the free lists and
+ * which we reach as kernel.hugetlb_lock. It is taken with interrupts off and held for a bounded
+ * number of list entries, never across zeroing. Inside it we take only what schedule_work() takes.
  *
  *	kernfs active reference (a writer) -> class_mutex (recounts, sweeps) -> hugetlb_lock
  *
@@ -15,8 +15,8 @@
 #define PREZERO_H
 
 /*
- * Under PREEMPT_RT hugetlb_lock sleeps, and hooks.c's reason why the module can be unloaded fails; on
- * 32 bits there is no room for the mark.
+ * Under PREEMPT_RT hugetlb_lock sleeps, and hooks.c's reason why the module can be unloaded fails;
+ * on 32 bits there is no room for the mark.
  */
 #if !defined(CONFIG_X86_64) || defined(CONFIG_PREEMPT_RT)
 #error "prezero is for x86-64 without PREEMPT_RT"
@@ -41,7 +41,7 @@ enum statistic {
 	STAT_HANDED_CLEAN, /* clean pages handed out, for whatever purpose */
 	STAT_HANDED_DIRTY, /* dirty pages handed out: each costs its consumer a zeroing */
 	STAT_WAITED,	   /* allocations that waited for pages being zeroed */
-	STAT_RETURNED,	   /* pages that left through the kernel's own free path after zeroing */
+	STAT_RETURNED,	   /* pages left to the kernel's own free path */
 	STAT_RECOUNTED,	   /* times the counters were checked against the pages */
 	STAT_DRIFTED,	   /* and were found wrong */
 	NR_STATISTICS,
@@ -103,7 +103,7 @@ static inline void class_count(struct page_class *class, enum statistic statisti
 void count_enter(struct page_class *class, struct folio *folio); /* (L) became clean and free */
 void count_leave(struct page_class *class, struct folio *folio); /* (L) ceased to be so */
 void count_spoil(struct page_class *class, struct folio *folio); /* (L) is made dirty, free */
-void count_suspect(struct page_class *class);			 /* (L) a counter cannot be right */
+void count_suspect(struct page_class *class);			 /* (L) a counter is wrong */
 unsigned long count_dirty(struct page_class *class);
 void count_verify(struct page_class *class);
 void count_clear_marks(unsigned long start_pfn, unsigned long end_pfn);

@@ -2,12 +2,12 @@
 /*
  * The self-test at load, which does with one page what consumers will do with all:
  *
- *	dirty it, zero it, fault it in: it must be zero, and the kernel must not have zeroed it again;
+ *	dirty it, zero it, fault it in: it must be zero, without the kernel zeroing it again;
  *	dirty it, free it: it must not be marked any more;
  *	fault it in again: it must be zero.
  *
- * It runs in the loading task's address space, through the kernel's own paths, on the smallest
- * size that has a page to spare. Where none has, it runs as soon as somebody wants pages zeroed, and
+ * It runs in the loading task's address space, through the kernel's own paths, on the smallest size
+ * that has a page to spare. Where none has, it runs as soon as somebody wants pages zeroed, and
  * before that no page is marked. If it fails the module does not load, or zeroes nothing.
  */
 #include <linux/err.h>
@@ -24,13 +24,13 @@
 #include "mark.h"
 #include "prezero.h"
 
-#define PATTERN	 0xA5
+#define PATTERN 0xA5
 #define ATTEMPTS 8
 
-/* Written and read in every base page. Pages are zeroed whole, so this much tells, and is soon done. */
+/* Written and read in every base page: those are zeroed whole, so this tells, and is quick. */
 #define SAMPLE_BYTES 64
 
-/* Other tasks may take the page in question from under the test; then it is not the test's fault. */
+/* Another task has had the page in question. */
 #define TRY_AGAIN 1
 
 static DEFINE_MUTEX(selftest_mutex);
@@ -230,8 +230,8 @@ static int run(void)
 }
 
 /*
- * Returns 0 if it has passed, -EAGAIN if no page can be had to run it with, or -EIO if it has failed; then
- * no page is marked, now or later.
+ * Returns 0 if it has passed, -EAGAIN if no page can be had to run it with, or -EIO if it has
+ * failed; then no page is marked, now or later.
  */
 int selftest_run(void)
 {

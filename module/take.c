@@ -40,9 +40,9 @@ static void take(struct page_class *class, struct folio *folio)
 }
 
 /*
- * One look at the end of the list, where dirty pages stand. A clean or poisoned one found there goes to
- * the front, which restores the order if a missed hook has upset it. Returns -ENOENT if none of the
- * entries looked at was dirty.
+ * One look at the end of the list, where dirty pages stand. A clean or poisoned one found there
+ * goes to the front, which restores the order if a missed hook has upset it. Returns -ENOENT if
+ * none of the entries looked at was dirty.
  */
 static struct folio *look(struct page_class *class)
 {
@@ -67,8 +67,8 @@ static struct folio *look(struct page_class *class)
 }
 
 /*
- * Returns a dirty page, or NULL if there is none, or -EAGAIN if an allocation keeps zeroing out or a
- * signal is pending.
+ * Returns a dirty page, or NULL if there is none, or -EAGAIN if an allocation keeps zeroing out or
+ * a signal is pending.
  */
 struct folio *take_page(struct page_class *class)
 {
@@ -96,8 +96,8 @@ struct folio *take_page(struct page_class *class)
 }
 
 /*
- * Has the pool been asked to shrink meanwhile? Then the kernel, which did not find the page, has counted
- * it as surplus. A surplus page that a reservation counts on stays, though. (L)
+ * Has the pool been asked to shrink meanwhile? Then the kernel, which did not find the page, has
+ * counted it as surplus. A surplus page that a reservation counts on stays, though. (L)
  */
 static bool is_unwanted(const struct page_class *class)
 {
@@ -120,9 +120,9 @@ static bool may_list(const struct page_class *class, struct folio *folio)
  * Returns true if the page is back on the free list and clean.
  *
  * If it may not be listed the kernel's own free path, which knows best what to do, sees to it when
- * the last reference goes. That path takes the page for one in use like any other: it enters it into
- * the count of free pages, which the page never left, and takes it out of the count of pages in use,
- * which it never entered. So we do the opposite first.
+ * the last reference goes. That path takes the page for one in use like any other: it enters it
+ * into the count of free pages, which the page never left, and takes it out of the count of pages
+ * in use, which it never entered. So we do the opposite first.
  */
 bool give_page(struct page_class *class, struct folio *folio, bool zeroed, u64 taken_ns)
 {

@@ -76,7 +76,7 @@ void zero_stop(void)
 
 	WRITE_ONCE(started, false);
 	wait_for_held_pages();
-	/* Pages are marked as they come from the buddy allocator, and listed when the pool has grown. */
+	/* Fresh pages are marked before they are listed; wait for pools that are growing. */
 	for (i = 0; i < class_nr_sizes(); i++) {
 		mutex_lock(&kernel.hstates[i].resize_lock);
 		mutex_unlock(&kernel.hstates[i].resize_lock);
@@ -120,8 +120,8 @@ static bool zero_page(const struct page_class *class, struct folio *folio)
  * Zeroes up to `limit_pages` dirty pages of the class. Returns how many, or -EINTR if a signal came
  * before one was finished.
  *
- * The size of the pool bounds it too: on a busy host pages become dirty as fast as they are zeroed,
- * and a caller who asked for all there are did not ask for a life sentence.
+ * The size of the pool is a bound too: on a busy host pages become dirty as fast as they are zeroed,
+ * and "max" would never end.
  */
 long zero_pages(struct page_class *class, unsigned long limit_pages)
 {

@@ -30,7 +30,7 @@ typedef bool compat_isolated;
 /* The parameters that alloc_hugetlb_folio_nodemask() gained, and how to pass them on. */
 #ifdef HAVE_NODEMASK_HAS_FALLBACK
 #define COMPAT_FALLBACK_PARAM , bool allow_fallback
-#define COMPAT_FALLBACK_ARG   , allow_fallback
+#define COMPAT_FALLBACK_ARG , allow_fallback
 #else
 #define COMPAT_FALLBACK_PARAM
 #define COMPAT_FALLBACK_ARG
@@ -66,8 +66,8 @@ static __always_inline void compat_redirect(struct ftrace_regs *fregs, unsigned 
 
 /*
  * Zeroes physically contiguous pages as one run, which lets the processor clear whole lines without
- * reading them first. Older kernels clear single pages only, and their memset() may be a loop of plain
- * stores; so there this is what the newer ones' clear_pages() comes to.
+ * reading them first. Older kernels clear single pages only, and their memset() may be a loop of
+ * plain stores; so there this is what the newer ones' clear_pages() comes to.
  */
 static inline void compat_clear_pages(void *start, unsigned int nr_pages)
 {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * Kernels up to 6.6 grow a pool page by page, each fresh page being listed by freeing it, and the
- * free path ends a mark. So a page that the kernel zeroed as it allocated it cannot bear its mark that
- * far, and is marked as it is listed.
+ * free path ends a mark. So a page that the kernel zeroed as it allocated it cannot bear its mark
+ * that far, and is marked as it is listed.
  *
- * That it is the fresh page is known by what lies on the growing task's stack: which page it got, while
- * it has not returned from growing the pool by it. Nobody else can have had that page in between, so
- * a missed hook leaves pages unmarked and nothing else.
+ * That it is the fresh page is known by what lies on the growing task's stack: which page it got,
+ * while it has not returned from growing the pool by it. Nobody else can have had that page in
+ * between, so a missed hook leaves pages unmarked and nothing else.
  */
 #include <linux/list.h>
 #include <linux/sched.h>
@@ -78,7 +78,7 @@ struct folio *on_grow_page(struct hstate *h, gfp_t gfp, int node, nodemask_t *no
 	return folio;
 }
 
-/* Is this page, which is being listed as free, the one that the current task grows a pool by? (L) */
+/* Is this page, which is being listed, the one that the current task grows a pool by? (L) */
 bool grow_is_fresh(struct folio *folio)
 {
 	struct grower *grower;

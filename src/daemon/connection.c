@@ -92,6 +92,8 @@ static void set_events(struct connection *c)
 {
 	uint32_t events = 0;
 
+	if (c->is_active)
+		return;
 	if (c->is_broken) {
 		/* Freed from the event loop, never under the feet of a caller. */
 		sd_event_source_set_enabled(c->source, SD_EVENT_ON);
@@ -226,12 +228,14 @@ static int connection_ready(sd_event_source *source, int fd, uint32_t events, vo
 
 	(void)source;
 	(void)fd;
+	c->is_active = true;
 	if (!c->is_called && !c->out && !c->is_broken && (events & (EPOLLIN | EPOLLHUP)))
 		receive(c);
 	else if (events & (EPOLLHUP | EPOLLERR))
 		c->is_broken = true; /* nobody is left to answer */
 	advance(c);
 	c->is_behind = false;
+	c->is_active = false;
 	if (c->is_broken)
 		server_forget(c);
 	else

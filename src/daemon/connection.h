@@ -20,6 +20,7 @@ struct connection {
 	uint32_t events; /* that the source waits for */
 	struct ucred peer;
 	bool is_broken; /* to be closed as soon as nothing here is on the stack */
+	bool is_active; /* its event is being handled: what to wait for next is decided at the end */
 	bool is_at_end; /* the peer sends no more */
 	bool is_behind; /* answered, and whether another call is here was not yet looked at */
 

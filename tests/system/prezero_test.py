@@ -428,6 +428,9 @@ class _TapResult(unittest.TestResult):
 
 def main():
     """Runs the tests of the calling file; names on the command line narrow them down."""
+    # A shell's background jobs ignore these, and so would every program that is started here.
+    for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
     loader = unittest.TestLoader()
     module = sys.modules["__main__"]
     names = sys.argv[1:]

@@ -427,8 +427,9 @@ class Lending(SystemTest):
                 others[offset] = 1
             daemon.wait_log("stock a")
             self.assertGreaterEqual(hugetlb_count(PAGE), 16, "leave_free= was crossed")
-            self.assertEqual(daemon.status()["stocks"][0]["short_of"], "leave_free")
-            self.assertEqual(hugetlb_count(PAGE), 54, "what was begun in vain is given back")
+            wait_until(lambda: hugetlb_count(PAGE) == 54, "what was begun in vain to be given back")
+            wait_until(lambda: daemon.status()["stocks"][0].get("short_of") == "leave_free",
+                       "the reason to be told")
         daemon.wait_ready()
 
     def test_a_consumer_killed(self):

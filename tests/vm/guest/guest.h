@@ -136,6 +136,7 @@ struct test {
 	bool unloaded; /* loads and removes the module by itself */
 	bool only_by_name; /* not part of a full run */
 	int lost_pages; /* pages that the test takes out of service for good */
+	int lost_1g_pages; /* and gigantic ones that the kernel may not find memory for again */
 };
 
 struct test_group {
