@@ -15,6 +15,7 @@
 #include "bench/plot.h"
 #include "bench/report.h"
 #include "bench/service.h"
+#include "bench/sweep.h"
 #include "bench/work.h"
 #include "host/host.h"
 
@@ -32,7 +33,8 @@ enum {
 	OPTION_NODE = 'n',
 	OPTION_JSON = 0x100,
 	OPTION_PLOT,
-	OPTION_NO_RESERVE
+	OPTION_NO_RESERVE,
+	OPTION_SWEEP,
 };
 
 static const struct argp_option argp_options[] = {
@@ -45,6 +47,8 @@ static const struct argp_option argp_options[] = {
 	{"json", OPTION_JSON, NULL, 0, "Print one JSON object instead of the tables", 0},
 	{"plot", OPTION_PLOT, "DIR", 0,
 	 "Also run the case `size` and plot time against size into DIR, as SVG and PNG", 0},
+	{"threads-sweep", OPTION_SWEEP, NULL, 0,
+	 "Instead: how long it takes to reserve and zero memory with 1, 2, 4... threads", 0},
 	{"no-reserve", OPTION_NO_RESERVE, NULL, 0,
 	 "Use the free huge pages that there are; do not grow the kernel's pool", 0},
 	{0},
@@ -120,6 +124,9 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 		return 0;
 	case OPTION_PLOT:
 		options->plot_dir = arg;
+		return 0;
+	case OPTION_SWEEP:
+		options->sweep = true;
 		return 0;
 	case OPTION_NO_RESERVE:
 		options->may_reserve = false;
@@ -408,6 +415,13 @@ int bench_main(int argc, char **argv)
 
 	argp_err_exit_status = 2;
 	argp_parse(&argp, argc, argv, 0, NULL, &usage);
+	if (usage.options.sweep && geteuid() == 0)
+		return sweep_run(&usage.options);
+	if (usage.options.sweep) {
+		fprintf(stderr,
+			"prezero bench: --threads-sweep grows the kernel's pool: use sudo\n");
+		return 6;
+	}
 	if (geteuid() != 0)
 		return bench_body(&usage.options);
 

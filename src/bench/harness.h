@@ -81,6 +81,7 @@ struct bench_options {
 	bool json;
 	bool may_reserve; /* grow the kernel's pool of huge pages for the run */
 	const char *plot_dir; /* NULL: no plots */
+	bool sweep; /* nothing but the threads sweep */
 	bool wants[CASES];
 };
 

@@ -108,12 +108,8 @@ static int run_gnuplot(const char *script, const char *directory, char *why, siz
 	return r;
 }
 
-int plot_curve(const json_t *curve, const char *directory, char *why, size_t why_bytes)
+static int prepare(const char *directory, char *why, size_t why_bytes)
 {
-	AUTO_FREE char *text = NULL;
-	size_t text_bytes;
-	FILE *script;
-
 	if (!program_in_path("gnuplot")) {
 		snprintf(why, why_bytes, "no gnuplot");
 		return -ENOENT;
@@ -124,6 +120,49 @@ int plot_curve(const json_t *curve, const char *directory, char *why, size_t why
 		snprintf(why, why_bytes, "cannot make %s: %s", directory, strerror(-r));
 		return r;
 	}
+	return 0;
+}
+
+int plot_threads(const json_t *points, const char *directory, char *why, size_t why_bytes)
+{
+	AUTO_FREE char *text = NULL;
+	size_t text_bytes, i;
+	json_t *point;
+	FILE *script;
+	int r = prepare(directory, why, why_bytes);
+
+	if (r < 0)
+		return r;
+	script = open_memstream(&text, &text_bytes);
+	if (!script)
+		return -ENOMEM;
+	fputs("$line << EOD\n", script);
+	json_array_foreach(points, i, point) {
+		fprintf(script, "%d %g\n",
+			(int)json_integer_value(json_object_get(point, "threads")),
+			json_real_value(json_object_get(point, "seconds")));
+	}
+	fputs("EOD\nset title 'Memory reserved and zeroed, 2M pages'\nset xlabel 'threads'\n"
+	      "set ylabel 'seconds'\nset yrange [0:*]\nset grid\nset nokey\n"
+	      "set terminal svg size 800,500 dynamic\nset output 'threads.svg'\n"
+	      "plot $line with linespoints linewidth 2\nset output\n"
+	      "set terminal pngcairo size 1200,750\nset output 'threads.png'\n"
+	      "plot $line with linespoints linewidth 2\nset output\n",
+	      script);
+	if (fclose(script) == EOF)
+		return -ENOMEM;
+	return run_gnuplot(text, directory, why, why_bytes);
+}
+
+int plot_curve(const json_t *curve, const char *directory, char *why, size_t why_bytes)
+{
+	AUTO_FREE char *text = NULL;
+	size_t text_bytes;
+	FILE *script;
+	int r = prepare(directory, why, why_bytes);
+
+	if (r < 0)
+		return r;
 	script = open_memstream(&text, &text_bytes);
 	if (!script)
 		return -ENOMEM;

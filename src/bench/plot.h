@@ -14,5 +14,8 @@
 
 /* curve: the points of the case `size`. Errors are explained in why. */
 MUST_CHECK int plot_curve(const json_t *curve, const char *directory, char *why, size_t why_bytes);
+/* points: of the threads sweep. Writes threads.svg and threads.png. */
+MUST_CHECK int plot_threads(const json_t *points, const char *directory, char *why,
+			    size_t why_bytes);
 
 #endif

@@ -230,6 +230,19 @@ class Host(RunsReserve, SystemTest):
             self.assertEqual(OVERCOMMIT.read_text().strip(), "0")
             self.put_back()
 
+    def test_threads_sweep(self):
+        done = self.prezero("bench", "--threads-sweep", "--bytes", "256M", "--pairs", 1, "--json")
+        found = json.loads(done.stdout)
+        self.assertEqual(found["threads"][0]["threads"], 1)
+        self.assertEqual(len(found["sizes"]), 4)
+        self.assertEqual([point["bytes"] // MIB for point in found["sizes"]], [32, 64, 128, 256])
+        for point in found["threads"] + found["sizes"] + [found["grow_and_touch"]]:
+            self.assertGreater(point["seconds"], 0)
+            self.assertAlmostEqual(point["seconds"], point["reserve_s"] + point["zero_s"], 4)
+        self.assertIn(found["figures"]["recommended_threads"],
+                      [point["threads"] for point in found["threads"]])
+        self.assertEqual(hugetlb_count(PAGE, "nr_hugepages"), self.before)
+
     def test_an_unprivileged_user_is_told(self):
         done = run_as(65534, [PREZERO, "reserve", self.target(8), "--runtime-dir", "/tmp"])
         self.assertEqual(done.returncode, 6, done.stderr)
