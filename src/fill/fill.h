@@ -9,8 +9,7 @@
  *
  * Guarantees: a unit is never below one page; no thread idles while a job that may use it has a unit
  * left; a cancelled job stops within one unit per thread; every page is verified to be on its node;
- * a job's done() runs exactly once, in fill_team_reap(), when its mapping is gone; only that of filled
- * base pages goes a little later, at the latest when fill_team_stop() returns. Threads sleep on a
+ * a job's done() runs exactly once, in fill_team_reap(), when its mapping is gone. Threads sleep on a
  * condition when there is nothing to do: no wake-ups.
  */
 #ifndef PREZERO_FILL_FILL_H

@@ -106,7 +106,8 @@ void fill_range_unmap(struct fill_range *range)
 {
 	uint64_t piece_bytes = page_size_unit_bytes(range->page_class.page);
 
-	/* Base pages are many: in pieces, so that who maps something meanwhile waits for one only. */
+	/* Base pages that were verified are mapped one by one: in pieces, so that who maps something
+	 * meanwhile waits for one only. */
 	if (range->address && range->page_class.page.kind == PAGE_BASE)
 		for (uint64_t at = 0; at + piece_bytes < range->bytes; at += piece_bytes)
 			madvise(range->address + at, piece_bytes, MADV_DONTNEED);

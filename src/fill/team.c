@@ -4,7 +4,7 @@
  *
  * Guarantees: see fill.h. Everything shared is under team->lock, which is never held across a call that
  * may take long; a job's range is used without it by the threads that are on a unit of the job, and the
- * last of them takes it over.
+ * last of them unmaps it.
  *
  * The life of a job: queued, from fill_team_submit() until its last unit is claimed or it stops; then
  * closing, when no thread is on it but it is still mapped (only after a cancel); then ended, until
@@ -238,29 +238,22 @@ static uint64_t claim_unit(struct worker *worker, struct fill_job *job, uint64_t
 	return start_bytes;
 }
 
-/* Called and returns with the lock held. Base pages that are filled are there for somebody who may wait,
- * and unmapping them takes a sixth of the time of filling: that comes after. Otherwise it comes first, so
- * that pages which are given up are free when the owner hears of it. */
-static void end_and_unmap(struct fill_job *job)
+/* Called and returns with the lock held. Pages that are given up are free when the owner hears of it. */
+static void unmap_and_end(struct fill_job *job)
 {
 	struct fill_team *team = job->team;
-	struct fill_range range = job->range;
-	bool end_first = !job->result && range.page_class.page.kind == PAGE_BASE;
 
-	if (end_first)
-		end_job(job);
 	unlock(team);
-	fill_range_unmap(&range);
+	fill_range_unmap(&job->range);
 	lock(team);
-	if (!end_first)
-		end_job(job);
+	end_job(job);
 }
 
 /* Called and returns with the lock held. */
 static void close_job(struct fill_job *job)
 {
 	TAILQ_REMOVE(&job->team->closing, job, link);
-	end_and_unmap(job);
+	unmap_and_end(job);
 }
 
 static void set_cpus(struct worker *worker, const struct id_set *cpus)
@@ -376,7 +369,7 @@ static void work_on(struct worker *worker, struct fill_job *job)
 	lock(team);
 	if (r < 0)
 		stop_job(job, r);
-	end_and_unmap(job);
+	unmap_and_end(job);
 }
 
 /* Called and returns with the lock held. */

@@ -103,6 +103,7 @@ class Docs(CliTest):
             self.assertEqual(self.complete(command, "--node", ""), {"any", "0", "1", "12"})
             self.assertEqual(self.complete(command, "--node", "1"), {"1", "12"})
         self.assertEqual(self.complete("list", "--state", ""), {"filling", "ready", "lent"})
+        self.assertEqual(self.complete("zero", ""), {"max"})
 
     def test_leases_are_completed(self):
         self.fake.segments = [{"id": "00000000000000ab", "name": "vm7", "path": "/x", "page": "2M",

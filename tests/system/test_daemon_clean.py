@@ -111,19 +111,6 @@ class Clean(SystemTest):
         daemon.reload()
         wait_until(lambda: kernel.dirty <= 0, lambda: f"{kernel.dirty} dirty\n{daemon.log()}")
 
-    def test_a_file_that_goes_is_noticed(self):
-        kernel = self.kernel(3)
-        daemon = self.clean("2M = max\n")
-        wait_until(lambda: kernel.dirty <= 0, daemon.log)
-        kernel.stop()
-        self.file.unlink()
-        daemon.configure("[daemon]\nthreads = 1\n")  # closes it
-        daemon.reload()
-        daemon.wait_log("was read anew")
-        daemon.configure("[clean]\n2M = max\n")
-        daemon.reload()
-        daemon.wait_log("2M@0 waits")
-
     def test_a_class_that_is_not_there_is_told(self):
         daemon = self.clean("2M@63 = max\n16G = 32G\n")
         daemon.wait_log("[clean] 2M@63: there is no such page class on this host")

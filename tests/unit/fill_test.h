@@ -179,14 +179,6 @@ static inline unsigned int count_mappings(void)
 	return n;
 }
 
-/* The end is told first, and the mapping goes next. */
-static inline void wait_unmapped(void)
-{
-	for (int i = 0; i < 5000 && count_mappings(); i++)
-		usleep(1000);
-	assert_int_equal(count_mappings(), 0);
-}
-
 static inline void need(struct page_size page, uint64_t bytes)
 {
 	host_required();

@@ -31,6 +31,7 @@
 #define SETTING_PATH_MAX 160
 #define SETTLE_TRIES 500
 #define PATTERN 0xa5a5a5a5a5a5a5a5ULL
+#define MOUNTS_MAX 16
 #define STATES_TO_LIST 3
 
 struct setting {
@@ -195,6 +196,23 @@ static unsigned int count_differences(bool say)
 	return n;
 }
 
+static void mount_path(char path[64], unsigned int index)
+{
+	snprintf(path, 64, "%s/%u", base_dir, index);
+}
+
+/* The mounts are gone with their namespace. */
+static void remove_base_dir(void)
+{
+	char path[64];
+
+	for (unsigned int i = 0; i < MOUNTS_MAX; i++) {
+		mount_path(path, i);
+		rmdir(path);
+	}
+	rmdir(base_dir);
+}
+
 /* Puts the host back when the test dies; it holds the lock until then. */
 static int start_keeper(void)
 {
@@ -209,18 +227,15 @@ static int start_keeper(void)
 	if (keeper == 0) {
 		setsid();
 		close(fds[1]);
-		if (read(fds[0], &done, 1) != 1)
+		if (read(fds[0], &done, 1) != 1) {
 			put_back();
+			remove_base_dir();
+		}
 		_exit(0);
 	}
 	close(fds[0]);
 	keeper_fd = fds[1];
 	return 0;
-}
-
-static void mount_path(char path[64], unsigned int index)
-{
-	snprintf(path, 64, "%s/%u", base_dir, index);
 }
 
 int host_enter(void **state)
@@ -234,9 +249,9 @@ int host_enter(void **state)
 	for (size_t i = 0; i < ARRAY_LEN(setting_globs); i++)
 		for_each_path(setting_globs[i], add_setting);
 	for_each_path(pages_glob, add_in_use);
-	if (start_keeper() < 0)
+	if (!mkdtemp(base_dir) || start_keeper() < 0)
 		return -1;
-	if (!mkdtemp(base_dir) || chmod(base_dir, 0755) < 0 || unshare(CLONE_NEWNS) < 0 ||
+	if (chmod(base_dir, 0755) < 0 || unshare(CLONE_NEWNS) < 0 ||
 	    mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
 		return -1;
 	is_entered = true;
@@ -361,6 +376,7 @@ int host_mount(struct page_size page, uint64_t limit_bytes)
 	char path[64], options[128];
 	int fd;
 
+	assert_true(n_mounts < MOUNTS_MAX);
 	mount_path(path, n_mounts);
 	assert_int_equal(mkdir(path, 0755), 0);
 	if (page.kind == PAGE_HUGETLB)

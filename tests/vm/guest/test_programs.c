@@ -107,31 +107,33 @@ static void zero_command(const struct page_size *size)
 	      dirty + others);
 }
 
-/* In the middle of a page that takes long, as Ctrl-C does. */
+/* In the middle of a page that takes long, as Ctrl-C does: the second one, of whatever node. */
 static void zero_command_stop(const struct page_size *size)
 {
-	const char *const all[] = {PREZERO,  "zero", "max",    "--page", size->name,
-				   "--node", "0",    "--json", NULL};
-	long dirty = zeroable(size, 0), left;
+	const char *const all[] = {PREZERO,	"zero", "max",	  "--page", size->name,
+				   "--threads", "1",	"--json", NULL};
+	long dirty = zeroable_all(size), left;
 	double began = now_ms(), first_ms;
 	int pid, status = 0;
 
 	need_programs();
-	require(dirty >= 2, "it takes two pages, there are %ld", dirty);
+	if (dirty < 2)
+		skip("it takes two pages, there are %ld", dirty);
 	pid = start(all);
-	while (zeroable(size, 0) == dirty && now_ms() - began < PATIENCE_MS)
+	while (zeroable_all(size) == dirty && now_ms() - began < PATIENCE_MS)
 		sleep_ms(1);
 	first_ms = now_ms() - began;
-	left = zeroable(size, 0);
+	left = zeroable_all(size);
+	sleep_ms(5);
 	began = now_ms();
 	kill(pid, SIGINT);
 	waitpid(pid, &status, 0);
-	note("first page after %.0f ms, stopped within %.1f ms of SIGINT: %s", first_ms,
-	     now_ms() - began, output());
+	note("first page after %.0f ms, ended %.1f ms after SIGINT: %s", first_ms, now_ms() - began,
+	     output());
 	check(WIFSIGNALED(status) && WTERMSIG(status) == SIGINT, "it ended with %#x: %s", status,
 	      output());
-	check(left > 0 && zeroable(size, 0) == left,
-	      "the page under way: %ld dirty at SIGINT, %ld after", left, zeroable(size, 0));
+	check(left > 0 && zeroable_all(size) == left,
+	      "the page under way: %ld dirty at SIGINT, %ld after", left, zeroable_all(size));
 	check(member("pages") == dirty - left, "it says %ld pages of %ld", member("pages"),
 	      dirty - left);
 	check(strstr(output(), "\"stopped\": true"), "it does not say so: %s", output());
