@@ -24,7 +24,7 @@ enum reserve_reason {
 	RESERVE_OPTIMIZED, /* the kernel gives up the pages' metadata (HVO): for surplus pages it does that
 			    * one by one, which takes several times as long */
 	RESERVE_NOT_ZEROED, /* the kernel zeroes nothing when it allocates: there is no work to share */
-	RESERVE_ONE_THREAD,
+	RESERVE_FEW_THREADS, /* what they share does not yet make up for what surplus pages cost */
 	RESERVE_NO_GROWTH,
 	RESERVE_ZEROED, /* the kernel zeroes what it allocates: threads share that */
 };

@@ -172,9 +172,12 @@ static void method(enum reserve_method want, enum reserve_reason reason)
 static void methods(void **state)
 {
 	(void)state;
-	/* Two CPUs on two nodes: one thread each. */
+	/* Two CPUs on two nodes: one thread each, and too few. */
+	method(RESERVE_PLAIN, RESERVE_FEW_THREADS);
+	for (unsigned int cpu = 2; cpu < 16; cpu++)
+		id_set_add(&host.cpus, cpu);
 	method(RESERVE_PARALLEL, RESERVE_ZEROED);
-	assert_int_equal(plan.n_threads, 2);
+	assert_int_equal(plan.n_threads, 4);
 	goal.kernel_zeroes = false;
 	method(RESERVE_PLAIN, RESERVE_NOT_ZEROED);
 	goal.method = RESERVE_PARALLEL;
@@ -186,8 +189,8 @@ static void methods(void **state)
 	method(RESERVE_PLAIN, RESERVE_ASKED);
 	goal.method = RESERVE_AUTO;
 	goal.kernel_zeroes = true;
-	goal.n_threads = 1;
-	method(RESERVE_PLAIN, RESERVE_ONE_THREAD);
+	goal.n_threads = 3;
+	method(RESERVE_PLAIN, RESERVE_FEW_THREADS);
 	goal.page_bytes = GIB;
 	goal.n_threads = 2;
 	method(RESERVE_PLAIN, RESERVE_GIGANTIC);
@@ -240,11 +243,11 @@ static void sixteen_tebibytes(void **state)
 	assert_int_equal(plan.node[2].n_threads, 1);
 	assert_true(plan.unit_bytes == GIB);
 
-	/* A few threads for many nodes: at least one a node by default, what was asked for otherwise. */
+	/* Fewer threads than nodes, when that is what was asked for. */
 	goal.n_shares = 0;
-	goal.n_threads = 3;
+	goal.n_threads = 5;
 	decide(2 * TIB);
-	assert_int_equal(plan.n_threads, 3);
+	assert_int_equal(plan.n_threads, 5);
 }
 
 #define TEST(function) cmocka_unit_test_setup(function, setup)

@@ -110,12 +110,11 @@ def module_content(kernel, module, unsafe=False):
 
 
 def run(kernel, tests, variant=Variant(), module=MODULE, unsafe=False, parameters="",
-        command_line=(), settings=None, limit_s=1800, folder=None, cpu=qemu.FAST_CPU,
-        programs=None):
+        command_line=(), settings=None, limit_s=1800, folder=None, cpu=qemu.FAST_CPU):
     """Boot `kernel`, run `tests` in it; returns the Verdict and the folder of the run's files."""
     check_host()
     kernel.fetch()
-    files = {"guest": build_guest().read_bytes(), **built_programs(), **(programs or {})}
+    files = {"guest": build_guest().read_bytes(), **built_programs()}
     plan = [f"{name}={value}" for name, value in (settings or {}).items()]
     content = module_content(kernel, module, unsafe)
     if content:

@@ -10,7 +10,7 @@ import stat
 
 BUSYBOX = pathlib.Path("/bin/busybox")
 INIT = pathlib.Path(__file__).resolve().parent / "guest" / "init"
-FOLDERS = ("bin", "lib", "lib64", "dev", "dev/shm", "proc", "sys", "tmp", "run", "root", "etc", "mnt")
+FOLDERS = ("bin", "dev", "dev/shm", "proc", "sys", "tmp", "run", "root", "etc", "mnt")
 
 
 class Archive:

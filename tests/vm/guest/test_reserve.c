@@ -14,7 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define PREZERO "/prezero"
+#define PREZERO "/bin/prezero"
 #define ROUNDS 9
 #define REPLY_SIZE 4096
 
@@ -37,7 +37,6 @@ static void reserve(const char *const *arguments)
 	require(pid >= 0, "no process");
 	if (!pid) {
 		dup2(ends[1], STDOUT_FILENO);
-		setenv("LD_LIBRARY_PATH", "/lib", 1);
 		execv(PREZERO, (char **)(uintptr_t)words);
 		_exit(127);
 	}
@@ -140,7 +139,7 @@ static void reserve_figures(const struct page_size *size)
 	bool is_parallel;
 
 	if (access(PREZERO, X_OK) < 0)
-		skip("this guest has no prezero program: see tests/vm/reserve");
+		skip("prezero was not built: see tests/vm/reserve");
 	for (int node = 0; node < nodes; node++) {
 		before[node] = pool_count(size, node).nr;
 		set_node(size, node, 0);
@@ -187,7 +186,7 @@ static void reserve_split(const struct page_size *size)
 	long before[NODES_MAX];
 
 	if (access(PREZERO, X_OK) < 0)
-		skip("this guest has no prezero program: see tests/vm/reserve");
+		skip("prezero was not built: see tests/vm/reserve");
 	for (int node = 0; node < nodes; node++) {
 		before[node] = pool_count(size, node).nr;
 		set_node(size, node, 0);
