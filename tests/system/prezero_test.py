@@ -26,6 +26,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 BUILD = pathlib.Path(os.environ.get("PREZERO_BUILD", ROOT / "build")).resolve()
 PREZEROD = str(BUILD / "prezerod")
 PREZERO = str(BUILD / "prezero")
+PYTHON = "/usr/bin/python3"  # one that every user may run, wherever the one in PATH lies
 LOCK_FILE = "/run/lock/prezero-tests.lock"
 NODES = pathlib.Path("/sys/devices/system/node")
 THP = pathlib.Path("/sys/kernel/mm/transparent_hugepage")

@@ -12,8 +12,8 @@ import signal
 import subprocess
 import time
 
-from prezero_test import (BUILD, MIB, SystemTest, VarlinkError, dirty, first_nonzero, hugetlb_count,
-                          main, mapped, wait_until)
+from prezero_test import (BUILD, MIB, PYTHON, SystemTest, VarlinkError, dirty, first_nonzero,
+                          hugetlb_count, main, mapped, wait_until)
 
 PAGE = 2 * MIB
 KILL_AT = str(BUILD / "tests/system/kill_at")
@@ -291,10 +291,10 @@ for path in ({lease["path"]!r}, {str(daemon.runtime / "lock")!r}):
 print([p for p, f in opened if not os.path.isdir(p)])
 """
             result = subprocess.run(["setpriv", "--reuid=4321", "--regid=4321", "--clear-groups",
-                                     "python3", "-c", script],
+                                     PYTHON, "-c", script],
                                     capture_output=True, text=True, check=False)
-            self.assertEqual(result.stdout.strip(), "[]", result.stderr)
             os.close(fd)
+            self.assertEqual(result.stdout.strip(), "[]", result.stderr)
             client.call("Give", {"lease": "secret"})
         daemon.wait_ready()
 

@@ -12,8 +12,8 @@ import subprocess
 import threading
 import time
 
-from prezero_test import (GIB, MIB, SystemTest, VarlinkError, dirty, first_nonzero, hugetlb_count,
-                          main, mapped, wait_until)
+from prezero_test import (GIB, MIB, PYTHON, SystemTest, VarlinkError, dirty, first_nonzero,
+                          hugetlb_count, main, mapped, wait_until)
 
 PAGE = 2 * MIB
 QUIET = "[daemon]\nthreads = 2\n"
@@ -345,7 +345,7 @@ class Lending(SystemTest):
             "os.close(fd3); time.sleep(0.5)\n"
             "b, fd2 = c.take(8 << 20, page='2M'); os.close(fd2)\n"
             % (os.path.dirname(os.path.abspath(__file__)), user, user, daemon.socket_path, user))
-        result = subprocess.run(["python3", "-c", script], capture_output=True, text=True, check=False)
+        result = subprocess.run([PYTHON, "-c", script], capture_output=True, text=True, check=False)
         self.assertEqual(result.returncode, 0, result.stderr + daemon.log())
 
     def test_a_lease_is_its_users(self):
@@ -364,7 +364,7 @@ class Lending(SystemTest):
                       "else: assert 0\n"
                       % (os.path.dirname(os.path.abspath(__file__)), daemon.socket_path,
                          lease["path"]))
-            result = subprocess.run(["python3", "-c", script], capture_output=True, text=True,
+            result = subprocess.run([PYTHON, "-c", script], capture_output=True, text=True,
                                     check=False)
             self.assertEqual(result.returncode, 0, result.stderr)
             os.close(fd)

@@ -9,7 +9,7 @@ import socket
 import struct
 import time
 
-from prezero_test import MIB, SystemTest, is_sanitized, main, run_as, wait_until
+from prezero_test import MIB, PYTHON, SystemTest, is_sanitized, main, run_as, wait_until
 
 PAGE = 2 * MIB
 INFO = b'{"method":"org.varlink.service.GetInfo"}\0'
@@ -240,7 +240,7 @@ class Wire(SystemTest):
             client.close()
 
     def test_a_user_outside_the_group(self):
-        result = run_as(4321, ["python3", "-c",
+        result = run_as(4321, [PYTHON, "-c",
                                "import socket; s = socket.socket(socket.AF_UNIX); s.connect(%r)"
                                % self.server.socket_path])
         self.assertNotEqual(result.returncode, 0)
