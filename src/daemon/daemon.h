@@ -62,6 +62,7 @@ struct daemon {
 	struct host_view *net; /* the same, less what fills under way have yet to take */
 	unsigned int
 		n_freeing; /* chores that give pages back: what is short now may soon be there */
+	unsigned int n_scans; /* of /proc, queued or under way */
 	unsigned int n_pools;
 	struct page_pool pool[PAGE_POOLS_MAX]; /* hugetlb by size, thp, base */
 	unsigned int n_threads;

@@ -199,7 +199,10 @@ static bool try_end(struct page_pool *pages, struct segment *segment)
 
 	if (!segment || !ends_with_holders(segment))
 		return true;
-	if (pool_lease_is_held(pages->pool, segment) != 0)
+	r = pool_lease_is_held(pages->pool, segment);
+	if (r < 0)
+		add_check(pages, segment, true); /* it could not be looked at: until it can */
+	if (r != 0)
 		return false;
 	/* Lent while being filled, and given up already: filling_done() comes back here. */
 	if (segment->owner_data) {

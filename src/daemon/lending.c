@@ -134,11 +134,17 @@ static void reply_name_taken(struct connection *connection, const char *name)
 static bool is_over_limit(struct take *take)
 {
 	struct daemon *daemon = take->daemon;
+	const struct take *other;
 	uint64_t limit = config_limit_bytes(daemon->config, take->uid), held;
 
 	if (limit == UNLIMITED)
 		return false;
 	held = leases_held_bytes(daemon->leases, take->uid);
+	/* What the user waits for counts too: many requests at once are not to pass one by one. */
+	TAILQ_FOREACH(other, &daemon->lending->waiting, link) {
+		if (other != take && other->uid == take->uid)
+			held += other->request.segment_bytes;
+	}
 	if (held <= limit && take->request.segment_bytes <= limit - held)
 		return false;
 	refuse(take, shortage_name(SHORT_LIMIT), held < limit ? limit - held : 0,
@@ -198,8 +204,18 @@ static enum outcome lend_partial(struct take *take)
 {
 	struct lessee lessee = {.uid = take->uid, .gid = take->gid, .name = take->name};
 	struct filling *filling = take->filling;
+	struct page_pool *taken_in;
+	bool is_taken = take->name && leases_find_by_name(take->daemon, take->name, &taken_in);
 	int fd;
 
+	/* Both again, as in lend(). */
+	if (is_taken || is_over_limit(take)) {
+		if (is_taken)
+			reply_name_taken(take->connection, take->name);
+		take->filling = NULL;
+		filling_abandon(filling);
+		return ANSWERED;
+	}
 	/* First: from the reservation on, the headroom does not show these pages. */
 	filling->is_lent = true;
 	if (pool_lend(filling->pages->pool, filling->segment, &lessee, &fd) < 0) {

@@ -214,7 +214,8 @@ void refusal_send(struct daemon *daemon, struct connection *connection,
 		page_size_format(refusal->page, sending->page);
 	refusal_fix(daemon, refusal, sending->fix);
 	write_message(refusal, sending);
-	if (!pages || !wants_holders(refusal) || fstat(pages->dir_fd, &st) < 0 ||
+	/* One scan at a time: a refusal without holders is still a refusal, and peers may ask in a loop. */
+	if (!pages || !wants_holders(refusal) || daemon->n_scans || fstat(pages->dir_fd, &st) < 0 ||
 	    scan_start(daemon, st.st_dev, 0, holders_found, sending, &sending->scan) < 0) {
 		answer(sending, NULL, 0);
 		return;

@@ -25,6 +25,7 @@
 static int take_lock(int dir_fd, int *ret_fd, pid_t *ret_pid)
 {
 	AUTO_FD fd = openat(dir_fd, "lock", O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+	struct stat mine, named;
 	char text[24];
 	int r;
 
@@ -41,6 +42,10 @@ static int take_lock(int dir_fd, int *ret_fd, pid_t *ret_pid)
 		*ret_pid = pid;
 		return -EBUSY;
 	}
+	/* --release may have unlinked it meanwhile: a lock on a file without a name keeps nobody out. */
+	if (fstat(fd, &mine) < 0 || fstatat(dir_fd, "lock", &named, AT_SYMLINK_NOFOLLOW) < 0 ||
+	    mine.st_ino != named.st_ino)
+		return -EAGAIN;
 	snprintf(text, sizeof(text), "%d\n", (int)getpid());
 	if (ftruncate(fd, 0) < 0)
 		return -errno;

@@ -7,6 +7,7 @@
 #include "daemon/scan.h"
 
 struct scan {
+	struct daemon *daemon;
 	struct host *host;
 	dev_t dev;
 	ino_t ino;
@@ -29,6 +30,7 @@ static void scan_done(void *arg, int result)
 {
 	struct scan *scan = arg;
 
+	scan->daemon->n_scans--;
 	if (scan->found)
 		*scan->owner = NULL;
 	/* Cancelled: the daemon stops, and knows nothing. */
@@ -46,6 +48,7 @@ int scan_start(struct daemon *daemon, dev_t dev, ino_t ino,
 
 	if (!scan)
 		return -ENOMEM;
+	scan->daemon = daemon;
 	scan->host = daemon->host;
 	scan->dev = dev;
 	scan->ino = ino;
@@ -57,6 +60,7 @@ int scan_start(struct daemon *daemon, dev_t dev, ino_t ino,
 		free(scan);
 		return r;
 	}
+	daemon->n_scans++;
 	*ret = scan;
 	return 0;
 }

@@ -79,6 +79,11 @@ static void describe(int process_fd, struct holder *holder)
 
 	if (read_file_at(process_fd, "comm", text, sizeof(text)) >= 0)
 		snprintf(holder->command, sizeof(holder->command), "%.15s", text);
+	/* Its owner chose it: any bytes, and the kernel cuts it within a character. */
+	for (char *c = holder->command; *c; c++) {
+		if (*c < ' ' || *c > '~')
+			*c = '?';
+	}
 	if (read_file_at(process_fd, "status", text, sizeof(text)) < 0 ||
 	    text_field(text, "Uid", uids, sizeof(uids)) < 0)
 		return;

@@ -62,9 +62,12 @@ static int look_at(struct pool *pool, enum segment_state state, const char *file
 	if (!S_ISREG(found.st.st_mode))
 		return -EINVAL;
 	fd = openat(pool->state_fd[state], file, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-	if (fd < 0)
+	if (fd < 0 && errno == EAGAIN && state == SEGMENT_LENT)
+		found.locked = 1; /* a file lease of its lessee is in the way: somebody has it */
+	else if (fd < 0)
 		return -errno;
-	found.locked = fd_is_locked(fd);
+	else
+		found.locked = fd_is_locked(fd);
 	if (found.locked < 0)
 		return found.locked;
 	found.segment.since_s = (uint64_t)found.st.st_ctim.tv_sec;

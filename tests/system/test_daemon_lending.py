@@ -348,6 +348,48 @@ class Lending(SystemTest):
         result = subprocess.run([PYTHON, "-c", script], capture_output=True, text=True, check=False)
         self.assertEqual(result.returncode, 0, result.stderr + daemon.log())
 
+    def test_limits_of_what_waits(self):
+        """Requests of one user that wait together: each fits its limit, all of them do not."""
+        self.grow_to(16)
+        user = 12345
+        daemon = self.daemon(QUIET + f"[limits]\nuser.{user} = 8M\n")
+        os.chmod(daemon.socket_path, 0o666)
+        with daemon.connect() as client:
+            _, fd = client.take(hugetlb_count(PAGE) * PAGE, page="2M")
+            script = (
+                "import os, sys; sys.path.insert(0, %r)\n"
+                "from prezero_test import *; os.setgid(%d); os.setuid(%d)\n"
+                "cs = [Client(%r) for i in range(3)]\n"
+                "for c in cs: c.send('Take', {'bytes': 6 << 20, 'page': '2M', 'partial': True,"
+                " 'wait_ms': 20000})\n"
+                "print('asked', flush=True)\n"
+                "replies = [c.receive() for c in cs]\n"
+                "print(sorted(r.get('error', 'lent') for r in replies))\n"
+                % (os.path.dirname(os.path.abspath(__file__)), user, user, daemon.socket_path))
+            with subprocess.Popen([PYTHON, "-c", script], stdout=subprocess.PIPE, text=True) as asking:
+                asking.stdout.readline()
+                time.sleep(0.3)
+                os.close(fd)
+                self.assertEqual(asking.stdout.read().strip(), "['io.prezero.Pool.Refused', "
+                                 "'io.prezero.Pool.Refused', 'lent']", daemon.log())
+
+    def test_a_holders_name_is_any_bytes(self):
+        self.grow_to(16)
+        daemon = self.daemon(QUIET)
+        with daemon.connect() as client:
+            _, fd = client.take(hugetlb_count(PAGE) * PAGE, page="2M")
+            script = ("import sys; open('/proc/self/comm', 'wb').write(b'\\xff\\n\\xc3'); "
+                      "print('named', flush=True); sys.stdin.read()")
+            with subprocess.Popen([PYTHON, "-c", script], pass_fds=[fd], stdin=subprocess.PIPE,
+                                  stdout=subprocess.PIPE, text=True) as holder:
+                holder.stdout.readline()
+                with self.assertRaises(VarlinkError) as refused:
+                    client.take(PAGE, page="2M")
+                names = {h["pid"]: h["command"] for h in refused.exception.parameters["holders"]}
+                self.assertEqual(names[holder.pid], "???")
+                holder.stdin.close()
+            os.close(fd)
+
     def test_a_lease_is_its_users(self):
         self.grow_to(8)
         daemon = self.daemon(QUIET)
