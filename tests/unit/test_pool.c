@@ -429,7 +429,12 @@ static void test_index_agrees(void **state)
 						 segment);
 		}
 		usage = usage_of(pool);
-		assert_memory_equal(&seen, &usage, sizeof(seen));
+		assert_int_equal(seen.filling_bytes, usage.filling_bytes);
+		assert_int_equal(seen.ready_bytes, usage.ready_bytes);
+		assert_int_equal(seen.lent_bytes, usage.lent_bytes);
+		assert_int_equal(seen.n_filling, usage.n_filling);
+		assert_int_equal(seen.n_ready, usage.n_ready);
+		assert_int_equal(seen.n_lent, usage.n_lent);
 		pool_view(pool, &view);
 		for (unsigned int b = 0; b < view.n_buckets; b++)
 			n_in_buckets += view.bucket[b].n_ready + view.bucket[b].n_lent;
