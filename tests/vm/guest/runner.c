@@ -387,7 +387,9 @@ static const char *await(int pid, unsigned int limit_s)
 	int status = 0;
 
 	if (hung) {
-		note("no end within %u s", limit_s);
+		note("no end within %u s; the console has the stacks", limit_s);
+		file_write("/proc/sysrq-trigger", "l"); /* of the CPUs, */
+		file_write("/proc/sysrq-trigger", "w"); /* and of tasks that cannot go on */
 		kill(-pid, SIGKILL);
 		kill(pid, SIGKILL);
 		if (!poll(&ended, 1, KILL_WAIT_MS)) {
