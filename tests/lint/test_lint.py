@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Plants faults and checks that each lint finds its own, and that it finds nothing in a clean tree."""
+"""Plants faults and checks that each lint finds its own, and that it finds nothing in a clean tree.
+The same for what counts the tests of ./check."""
 
 import os
 import shutil
@@ -103,6 +104,46 @@ class LintTest(unittest.TestCase):
             done = subprocess.run([os.path.join(HERE, "words"), root], text=True, env=environment,
                                   capture_output=True, check=False)
             self.assertEqual((done.returncode, done.stdout), (77, "skipped: not a git checkout\n"))
+
+
+class CountTest(unittest.TestCase):
+    """tools/count-tests on reports as Meson writes them."""
+
+    def count(self, *cases, suite="host / fill", errors=0, options=()):
+        with tempfile.NamedTemporaryFile("w", suffix=".xml") as report:
+            report.write(f'<testsuites><testsuite name="{suite}" errors="{errors}" failures="0">'
+                         + "".join(f'<testcase name="{i} - test">{case}</testcase>'
+                                   for i, case in enumerate(cases)) + "</testsuite></testsuites>")
+            report.flush()
+            done = subprocess.run([os.path.join(ROOT, "tools", "count-tests"), *options,
+                                   report.name], text=True, capture_output=True, check=False)
+        return done.returncode, done.stdout.replace(report.name, "REPORT").splitlines()
+
+    def test_each_ending(self):
+        skip = "<skipped/><system-out>no 1G pages\n</system-out>"
+        self.assertEqual(self.count("", skip, ""), (0, [
+            "skipped 1: no 1G pages (host / fill: 1 - test)", "2 passed, 0 failed, 1 skipped"]))
+        self.assertEqual(self.count("", "<skipped/>"), (1, [
+            "skipped 1: no reason given (host / fill: 1 - test)",
+            "FAILED: host / fill: 1 - test: skipped without a reason",
+            "1 passed, 1 failed, 1 skipped"]))
+        for bad in ("<failure/>", "<error/>"):
+            self.assertEqual(self.count("", bad), (1, [
+                "FAILED: REPORT: host / fill: 1 - test", "1 passed, 1 failed, 0 skipped"]))
+
+    def test_what_has_no_case_of_its_own(self):
+        self.assertEqual(self.count("", errors=1), (1, [
+            "FAILED: REPORT: host / fill", "1 passed, 1 failed, 0 skipped"]))
+        self.assertEqual(self.count("", options=("--plus-failed", "build")), (1, [
+            "FAILED: build", "1 passed, 1 failed, 0 skipped"]))
+        self.assertEqual(self.count(), (1, ["0 passed, 0 failed, 0 skipped"]))
+        self.assertEqual(self.count("", options=("absent.xml",))[0], 1)
+
+    def test_a_broken_build_has_to_fail(self):
+        self.assertEqual(self.count("", "<failure/>", suite="unit / broken_mark"),
+                         (0, ["1 passed, 0 failed, 0 skipped"]))
+        self.assertEqual(self.count("", "", suite="unit / broken_mark"), (1, [
+            "FAILED: REPORT: unit / broken_mark was not caught", "0 passed, 1 failed, 0 skipped"]))
 
 
 if __name__ == "__main__":
