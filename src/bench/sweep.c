@@ -63,7 +63,8 @@ static struct page_class class_of(const struct sweep *sweep)
 
 static int reserve(struct sweep *sweep, const struct point *point, double *ret_s)
 {
-	const struct reserve_config config = {.host = sweep->host, .runtime_dir = RUNTIME_DIR};
+	const struct reserve_config config = {
+		.host = sweep->host, .seen = sweep->view, .runtime_dir = RUNTIME_DIR};
 	AUTO_FREE struct reserve_goal *goal = calloc(1, sizeof(*goal));
 	AUTO_FREE struct reserve_plan *plan = malloc(sizeof(*plan));
 	AUTO_FREE struct reserve_result *result = malloc(sizeof(*result));

@@ -172,8 +172,12 @@ static void method(enum reserve_method want, enum reserve_reason reason)
 static void methods(void **state)
 {
 	(void)state;
-	/* Two CPUs on two nodes: one thread each, and too few. */
-	method(RESERVE_PLAIN, RESERVE_FEW_THREADS);
+	/* Two CPUs: both, though a quarter would be none. */
+	method(RESERVE_PARALLEL, RESERVE_ZEROED);
+	assert_int_equal(plan.n_threads, 2);
+	decide(254 * MIB);
+	assert_int_equal(plan.method, RESERVE_PLAIN);
+	assert_int_equal(plan.reason, RESERVE_FEW_PAGES);
 	for (unsigned int cpu = 2; cpu < 16; cpu++)
 		id_set_add(&host.cpus, cpu);
 	method(RESERVE_PARALLEL, RESERVE_ZEROED);
@@ -189,7 +193,7 @@ static void methods(void **state)
 	method(RESERVE_PLAIN, RESERVE_ASKED);
 	goal.method = RESERVE_AUTO;
 	goal.kernel_zeroes = true;
-	goal.n_threads = 3;
+	goal.n_threads = 1;
 	method(RESERVE_PLAIN, RESERVE_FEW_THREADS);
 	goal.page_bytes = GIB;
 	goal.n_threads = 2;
