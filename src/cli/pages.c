@@ -181,10 +181,11 @@ static int fail_cpuset(const struct pages_wish *wish, int node)
 	uint64_t usable_bytes = 0;
 
 	if (node >= 0)
-		return session_fail_text(wish->session, -ENOMEM,
-					 "node %d: the cgroup of this process (cpuset.mems) keeps it "
-					 "away from that node: run it outside of that cgroup",
-					 node);
+		return session_fail_text(
+			wish->session, -ENOMEM,
+			"node %d: the cgroup of this process (cpuset.mems) keeps it "
+			"away from that node: run it outside of that cgroup",
+			node);
 	for (unsigned int i = 0; i < wish->view->nodes_end; i++) {
 		if (wish->view->node[i].online)
 			usable_bytes += wish->view->node[i].total_bytes;

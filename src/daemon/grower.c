@@ -220,8 +220,7 @@ int grower_main(const struct daemon_options *options)
 	/* The service manager listens to the daemon alone. */
 	unsetenv("NOTIFY_SOCKET");
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	daemon.runtime.dir_fd =
-		open(options->runtime_path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	daemon.runtime.dir_fd = open(options->runtime_path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (daemon.runtime.dir_fd < 0)
 		r = -errno;
 	else if (daemon.seen && daemon.net)

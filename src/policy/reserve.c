@@ -346,9 +346,8 @@ int policy_reserve(const struct host_view *host, const struct reserve_goal *goal
 	*ret_why = !size			   ? SHORT_NO_CLASS :
 		   goal->bytes % goal->page_bytes  ? SHORT_NOT_MULTIPLE :
 		   goal->bytes > host->total_bytes ? SHORT_MACHINE :
-		   goal->bytes > less_u64(host->total_bytes, kept_away_bytes(host)) ?
-						     SHORT_CGROUP :
-						     SHORT_NONE;
+		   goal->bytes > less_u64(host->total_bytes, kept_away_bytes(host)) ? SHORT_CGROUP :
+										      SHORT_NONE;
 	if (*ret_why != SHORT_NONE)
 		return -EINVAL;
 	memset(ret, 0, sizeof(*ret));

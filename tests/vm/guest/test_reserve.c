@@ -194,16 +194,16 @@ static void reserve_figures(const struct page_size *size)
 		time_ms[AUTO][i] = grow_by(size, write_pages, "auto", "2");
 		auto_is_parallel = strstr(reply, "\"method\": \"parallel\"");
 		set_node(size, 0, 0);
-		time_ms[PLAIN_TOUCH_ONE][i] =
-			grow_plainly(size, figure_pages) + touch_with(size, 1);
+		time_ms[PLAIN_TOUCH_ONE][i] = grow_plainly(size, figure_pages) +
+					      touch_with(size, 1);
 		set_node(size, 0, 0);
 		time_ms[AUTO_TOUCH][i] = grow_by(size, figure_pages, "auto", "2");
 		if (has_zeroable(size))
 			dirty += zeroable(size, 0);
 		time_ms[AUTO_TOUCH][i] += touch_with(size, 2);
 		set_node(size, 0, 0);
-		time_ms[PLAIN_TOUCH_ALL][i] =
-			grow_plainly(size, figure_pages) + touch_with(size, 2);
+		time_ms[PLAIN_TOUCH_ALL][i] = grow_plainly(size, figure_pages) +
+					      touch_with(size, 2);
 		set_node(size, 0, 0);
 		time_ms[ONE][i] = grow_by(size, figure_pages, "parallel", "1");
 		set_node(size, 0, 0);
