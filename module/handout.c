@@ -67,8 +67,7 @@ static noinline void do_nothing(void)
  * At the entry of the kernel's function that zeroes a folio for user space, which serves every
  * large folio, not only ours. Nothing but two comparisons is done for the others.
  */
-static void notrace at_zeroing(unsigned long ip, unsigned long parent_ip, struct ftrace_ops *ops,
-			       struct ftrace_regs *fregs)
+static void notrace at_zeroing(struct ftrace_regs *fregs)
 {
 	struct folio *folio = (struct folio *)compat_first_argument(fregs);
 
@@ -153,6 +152,10 @@ static struct folio *on_dequeue(struct hstate *h, gfp_t gfp, int node, nodemask_
 /*
  * A page leaves the pool, free or just freed: for the buddy allocator, or to be split into smaller
  * huge pages. The buddy allocator would reset the mark by itself; the pieces would not.
+ *
+ * So the pieces of a clean page are dirty. To carry the mark over, this place would have to know
+ * that the page is about to be split, and the pieces' way onto the free list that they are its
+ * pieces. The kernel tells neither, and a guess that is wrong once is a leak.
  */
 static void before_remove(struct hstate *h, struct folio *folio)
 {
@@ -174,7 +177,7 @@ static void on_remove(struct hstate *h, struct folio *folio, bool adjust_surplus
 {
 	before_remove(h, folio);
 	static_call(kernel_remove)(h, folio, adjust_surplus);
-	barrier(); /* no tail call: our return address tells run_instead() who calls */
+	barrier(); /* no tail call: our return address tells at_hook() who calls */
 }
 
 /* Up to 6.7 it was also told whether the page is to be split. */

@@ -22,15 +22,46 @@
 #include "hooks.h"
 #include "prezero.h"
 
-static void notrace run_instead(unsigned long ip, unsigned long parent_ip, struct ftrace_ops *ops,
-				struct ftrace_regs *fregs)
-{
-	struct hook *hook = container_of(ops, struct hook, ops);
+/* The hook that serves each purpose; NULL where none does. */
+static struct hook *installed[NR_PURPOSES];
 
-	if (!within_module(parent_ip, THIS_MODULE))
+/*
+ * ftrace tells where it has stopped: at the call that a function starts with, or has behind its
+ * landing pad of four bytes. That call has five, so no other function's is as near.
+ */
+static __always_inline struct hook *hook_at(unsigned long ip)
+{
+	enum hook_purpose purpose;
+
+	for (purpose = 0; purpose < NR_PURPOSES; purpose++) {
+		struct hook *hook = READ_ONCE(installed[purpose]);
+
+		if (hook && ip - hook->address < MCOUNT_INSN_SIZE)
+			return hook;
+	}
+	return NULL;
+}
+
+static void notrace at_hook(unsigned long ip, unsigned long parent_ip, struct ftrace_ops *ops,
+			    struct ftrace_regs *fregs)
+{
+	struct hook *hook = hook_at(ip);
+
+	if (!hook)
+		return;
+	if (hook->at_entry)
+		hook->at_entry(fregs);
+	else if (!within_module(parent_ip, THIS_MODULE))
 		compat_redirect(fregs, (unsigned long)hook->instead);
 }
 
+/* One for all hooks: to take it away changes the kernel's code once, and is waited for once. */
+static struct ftrace_ops ops = {
+	.func = at_hook,
+	.flags = FTRACE_OPS_FL_IPMODIFY | FTRACE_OPS_FL_PERMANENT,
+};
+
+/* The first hook registers it; the others join one by one, so that each has an answer of its own. */
 static int hook_install(struct hook *hook)
 {
 	int err;
@@ -38,26 +69,16 @@ static int hook_install(struct hook *hook)
 	if (hook->instead)
 		__static_call_update(hook->original, hook->original_trampoline,
 				     (void *)hook->address);
-	hook->ops.func = hook->instead ? run_instead : hook->at_entry;
-	hook->ops.flags = FTRACE_OPS_FL_IPMODIFY | FTRACE_OPS_FL_PERMANENT;
-
-	err = ftrace_set_filter_ip(&hook->ops, hook->address, 0, 1);
-	if (err)
-		return err;
-	err = register_ftrace_function(&hook->ops);
-	if (err) {
-		ftrace_free_filter(&hook->ops);
-		return err;
+	WRITE_ONCE(installed[hook->purpose], hook);
+	err = ftrace_set_filter_ip(&ops, hook->address, 0, 0);
+	if (!err && !(ops.flags & FTRACE_OPS_FL_ENABLED)) {
+		err = register_ftrace_function(&ops);
+		if (err)
+			ftrace_set_filter_ip(&ops, hook->address, 1, 0);
 	}
-	hook->installed = true;
-	return 0;
-}
-
-static void hook_remove(struct hook *hook)
-{
-	unregister_ftrace_function(&hook->ops);
-	ftrace_free_filter(&hook->ops);
-	hook->installed = false;
+	if (err)
+		WRITE_ONCE(installed[hook->purpose], NULL);
+	return err;
 }
 
 /* Is the kernel's function there, and of the type that our code was written for? */
@@ -128,11 +149,9 @@ int hooks_install(void)
  */
 void hooks_remove(void)
 {
-	unsigned int i = hook_table_entries;
-
-	while (i--)
-		if (hook_table[i].installed)
-			hook_remove(&hook_table[i]);
+	if (ops.flags & FTRACE_OPS_FL_ENABLED)
+		unregister_ftrace_function(&ops);
+	ftrace_free_filter(&ops);
 	synchronize_rcu_tasks();
 	handout_wait_idle();
 	synchronize_rcu_tasks();

@@ -40,16 +40,13 @@ struct hook {
 	const char *prototype;
 
 	/* Exactly one of the two: run at the entry, or run instead. */
-	ftrace_func_t at_entry;
+	void (*at_entry)(struct ftrace_regs *fregs);
 	void *instead;
 	/* For `instead`: the static call by which it reaches the kernel's function. */
 	struct static_call_key *original;
 	void *original_trampoline;
 
-	/* The rest is filled in by hooks_install(). */
-	struct ftrace_ops ops;
-	unsigned long address;
-	bool installed;
+	unsigned long address; /* in the running kernel */
 };
 
 extern const struct purpose hook_purposes[NR_PURPOSES];

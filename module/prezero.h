@@ -6,7 +6,9 @@
  * which we reach as kernel.hugetlb_lock. It is taken with interrupts off and held for a bounded
  * number of list entries, never across zeroing. Inside it we take only what schedule_work() takes.
  *
- *	kernfs active reference (a writer) -> class_mutex (recounts, sweeps) -> hugetlb_lock
+ *	files_mutex -> kernfs active reference (removing a file waits for its writers)
+ *	kernfs active reference -> selftest_mutex -> resize_lock, mmap_lock (a page's round)
+ *	kernfs active reference -> class_mutex (recounts, sweeps) -> hugetlb_lock -> growers_lock
  *
  * An allocation that waits for a page that is being zeroed may hold mmap_lock and hugetlb's fault
  * mutex. A writer takes neither, nor anything else that a fault can hold, while it has a page.

@@ -35,5 +35,7 @@ MUST_CHECK ssize_t send_with_fd(int socket_fd, const void *data, size_t data_byt
 MUST_CHECK ssize_t recv_with_fd(int socket_fd, void *buf, size_t buf_bytes, int *ret_fd);
 
 uint64_t monotonic_ns(void);
+/* What the calling thread has computed. */
+uint64_t thread_cpu_ns(void);
 
 #endif

@@ -153,7 +153,7 @@ int run_qemu_floor(struct bench *bench, struct trial *trial, double *ret_s)
 	(void)bench;
 	snprintf(backend, sizeof(backend), "memory-backend-ram,id=mem,size=%" PRIu64 "M",
 		 work->bytes >> 20);
-	return qemu_start_and_quit(trial, backend, work->bytes, ret_s);
+	return qemu_start_and_quit(trial, work->qemu, backend, work->bytes, ret_s);
 }
 
 int run_qemu_prealloc(struct bench *bench, struct trial *trial, double *ret_s)
@@ -166,7 +166,7 @@ int run_qemu_prealloc(struct bench *bench, struct trial *trial, double *ret_s)
 		 "memory-backend-memfd,id=mem,size=%" PRIu64
 		 "M,hugetlb=on,hugetlbsize=2M,share=on,prealloc=on,prealloc-threads=%u",
 		 work->bytes >> 20, work->prealloc_threads);
-	return qemu_start_and_quit(trial, backend, work->bytes, ret_s);
+	return qemu_start_and_quit(trial, work->qemu, backend, work->bytes, ret_s);
 }
 
 int run_qemu_pool(struct bench *bench, struct trial *trial, double *ret_s)
@@ -192,7 +192,7 @@ int run_qemu_pool(struct bench *bench, struct trial *trial, double *ret_s)
 			 "memory-backend-file,id=mem,size=%" PRIu64 "M,mem-path=%s,share=on%s",
 			 work->bytes >> 20, prezero_lease_path(lease),
 			 work->is_populated ? ",prealloc=on" : "");
-		r = qemu_start_and_quit(trial, backend, work->bytes, ret_s);
+		r = qemu_start_and_quit(trial, work->qemu, backend, work->bytes, ret_s);
 		*ret_s += taken_s;
 	}
 	prezero_lease_free(lease);

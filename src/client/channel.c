@@ -69,6 +69,22 @@ int channel_send(struct channel *channel, const char *message, size_t message_by
 	return 0;
 }
 
+int channel_open_and_send(struct channel *channel, const char *socket_path, const char *message,
+			  size_t message_bytes)
+{
+	int r = channel_open(channel, socket_path);
+
+	if (r < 0)
+		return r;
+	r = channel_send(channel, message, message_bytes);
+	/* A daemon that does not let this user in says why and hangs up: that is there to be read. */
+	if (r == -EPIPE)
+		r = 0;
+	if (r < 0)
+		channel_close(channel);
+	return r;
+}
+
 /* 0 when there is something to read. */
 static int wait_readable(int fd, uint64_t deadline_ns)
 {

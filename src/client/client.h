@@ -34,6 +34,9 @@ MUST_CHECK int channel_open(struct channel *channel, const char *socket_path);
 bool channel_is_ready(struct channel *channel);
 /* Returns 0 or a negative errno, -EPIPE when the daemon went away: then no part of the call is done. */
 MUST_CHECK int channel_send(struct channel *channel, const char *message, size_t message_bytes);
+/* The first call of a channel. What the daemon says before it hangs up is there to be received. */
+MUST_CHECK int channel_open_and_send(struct channel *channel, const char *socket_path,
+				     const char *message, size_t message_bytes);
 /* One message, which stays the channel's until its next use, and the descriptor that came with it or
  * -1. wait_ms < 0: no bound. -EPIPE, -ETIMEDOUT, -EPROTO: more than a descriptor, or too long. */
 MUST_CHECK int channel_receive(struct channel *channel, int64_t wait_ms, const char **ret,

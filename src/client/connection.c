@@ -121,11 +121,10 @@ static int send_call(struct prezero *connection, const char *message, size_t mes
 		return r;
 
 	channel_close(channel);
-	r = channel_open(channel, connection->socket_path);
-	if (r < 0)
-		return r;
-	connection->owner_pid = getpid();
-	return channel_send(channel, message, message_bytes);
+	r = channel_open_and_send(channel, connection->socket_path, message, message_bytes);
+	if (r == 0)
+		connection->owner_pid = getpid();
+	return r;
 }
 
 int connection_call(struct prezero *connection, const struct wire_call *call, int64_t wait_ms,

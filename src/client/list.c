@@ -71,14 +71,10 @@ int prezero_list_json(struct prezero *connection, const char *state,
 	r = wire_encode_call(&call, &message, &message_bytes);
 	if (r < 0)
 		return set_error(connection, r, NULL, "list: the state is out of bounds");
-	r = channel_open(&channel, connection->socket_path);
+	r = channel_open_and_send(&channel, connection->socket_path, message, message_bytes);
 	if (r < 0)
 		return set_channel_error(connection, r);
-	r = channel_send(&channel, message, message_bytes);
-	if (r < 0)
-		r = set_channel_error(connection, r);
-	else
-		r = list_over(connection, &channel, &call, each, arg);
+	r = list_over(connection, &channel, &call, each, arg);
 	channel_close(&channel);
 	return r;
 }

@@ -4,7 +4,8 @@
  *
  * Guarantees: at most one call under way and one message on its way out; the next call is read only
  * when the last reply is gone, so a peer that does not read is not read from either; what a peer sends
- * is bounded by the longest call; nothing is allocated for a peer that is idle.
+ * is bounded by the longest call; nothing is allocated for a peer that is idle; one step a turn, so
+ * that no peer keeps the others waiting.
  */
 #include "daemon/connection.h"
 
@@ -101,7 +102,7 @@ static void set_events(struct connection *c)
 	} else if (c->out || c->next)
 		events = EPOLLOUT;
 	else if (!c->is_called)
-		events = c->is_behind ? EPOLLIN | EPOLLOUT : EPOLLIN;
+		events = c->is_behind ? EPOLLOUT : EPOLLIN;
 	if (events != c->events && sd_event_source_set_io_events(c->source, events) >= 0)
 		c->events = events;
 }
@@ -111,8 +112,6 @@ void connection_reply(struct connection *c, struct wire_reply *reply, int fd)
 	reply->method = c->method;
 	c->abandon = NULL;
 	c->is_called = false;
-	/* A next call may be here already: it is begun from the event loop. */
-	c->is_behind = true;
 	put_message(c, reply, fd);
 	set_events(c);
 }
@@ -175,25 +174,28 @@ static void take_call(struct connection *c, const char *text, size_t text_bytes)
 	}
 }
 
-/* Whatever can be done without waiting: send, stream on, begin the next call that is here whole. */
+/* One step: more of what streams, or the next call that is here whole. Who sends many calls at once is
+ * served in turns with the others. */
 static void advance(struct connection *c)
 {
 	const char *text;
 	size_t text_bytes;
 
-	while (!c->is_broken) {
-		flush(c);
-		if (c->out)
-			return;
-		if (c->next)
-			stream_more(c);
-		else if (!c->is_called && wire_buffer_next(&c->in, &text, &text_bytes))
-			take_call(c, text, text_bytes);
-		else
-			break;
+	flush(c);
+	if (c->is_broken || c->out)
+		return;
+	if (c->next)
+		stream_more(c);
+	else if (!c->is_called && wire_buffer_next(&c->in, &text, &text_bytes))
+		take_call(c, text, text_bytes);
+	else if (!c->is_called)
+		c->is_behind = false;
+	if (wire_buffer_is_empty(&c->in)) {
+		wire_buffer_done(&c->in);
+		c->is_behind = false;
 	}
 	/* The peer said all it had to say, and was answered. */
-	if (c->is_at_end && !c->is_called && !c->out)
+	if (c->is_at_end && !c->is_behind && !c->is_called && !c->out)
 		c->is_broken = true;
 }
 
@@ -213,6 +215,7 @@ static void receive(struct connection *c)
 	n = recv(c->fd, room, room_bytes, MSG_DONTWAIT);
 	if (n > 0) {
 		wire_buffer_add(&c->in, n);
+		c->is_behind = true;
 		return;
 	}
 	wire_buffer_add(&c->in, 0);
@@ -225,16 +228,16 @@ static void receive(struct connection *c)
 static int connection_ready(sd_event_source *source, int fd, uint32_t events, void *arg)
 {
 	struct connection *c = arg;
+	bool is_busy = c->is_called || c->out;
 
 	(void)source;
 	(void)fd;
 	c->is_active = true;
-	if (!c->is_called && !c->out && !c->is_broken && (events & (EPOLLIN | EPOLLHUP)))
-		receive(c);
-	else if (events & (EPOLLHUP | EPOLLERR))
+	if (is_busy && (events & (EPOLLHUP | EPOLLERR)))
 		c->is_broken = true; /* nobody is left to answer */
+	else if (!is_busy && !c->is_behind && !c->is_broken && (events & (EPOLLIN | EPOLLHUP)))
+		receive(c);
 	advance(c);
-	c->is_behind = false;
 	c->is_active = false;
 	if (c->is_broken)
 		server_forget(c);

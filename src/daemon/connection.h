@@ -22,7 +22,7 @@ struct connection {
 	bool is_broken; /* to be closed as soon as nothing here is on the stack */
 	bool is_active; /* its event is being handled: what to wait for next is decided at the end */
 	bool is_at_end; /* the peer sends no more */
-	bool is_behind; /* answered, and whether another call is here was not yet looked at */
+	bool is_behind; /* another call may be here whole, and is begun before more is read */
 
 	struct wire_buffer in;
 	/* The call under way. */

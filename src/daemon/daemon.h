@@ -37,6 +37,7 @@ struct page_pool {
 	struct pool *pool;
 	sd_event_source *watch; /* tells of leases that may have ended, */
 	uint64_t watch_due_ns; /* which are looked at then; 0: none */
+	uint64_t watch_rest_ns; /* from the telling to the look */
 	unsigned int n_busy; /* fillings and cuts under way */
 	bool is_lost; /* the mount is gone: nothing is begun here until it is made anew */
 };

@@ -3,9 +3,10 @@
  * daemon/headroom.c - may one more unit be taken from a class?
  *
  * Between a grant and the moment when its pages are gone from the kernel's counters, the counters
- * show too much. So grants are counted until headroom_took(). A unit that fits even with all of them
- * still to come is granted at once; one that does not waits until they have come, and then what the
- * counters show is the truth. So the limits are never crossed, and nothing is refused that fits.
+ * show too much. So grants are counted until headroom_took(), those of all nodes together, for what is
+ * reserved and what a cgroup may have bounds the host. A unit that fits even with all of them still to
+ * come is granted at once; one that does not waits until they have come, and then what the counters
+ * show is the truth. So the limits are never crossed, and nothing is refused that fits.
  *
  * Guarantees: one mutex, held for a few preads; no allocation on that path.
  */
@@ -23,19 +24,19 @@ struct headroom {
 	/* All below under lock. */
 	struct host_view view;
 	struct goals goals; /* without stocks */
-	/* Granted and not yet taken: of hugetlb by class, of other pages (they share memory) in all. */
-	uint64_t hugetlb_bytes[HUGETLB_SIZES_MAX][NODES_MAX];
+	/* Granted and not yet taken: of hugetlb by size, of other pages (they share memory) in all. */
+	uint64_t hugetlb_bytes[HUGETLB_SIZES_MAX];
 	uint64_t other_bytes;
 };
 
 /* NULL: no such size on this host; policy has no headroom for it either. */
-static uint64_t *granted_bytes(struct headroom *h, struct page_class page_class)
+static uint64_t *granted_bytes(struct headroom *h, struct page_size page)
 {
-	if (page_class.page.kind != PAGE_HUGETLB)
+	if (page.kind != PAGE_HUGETLB)
 		return &h->other_bytes;
 	for (unsigned int i = 0; i < h->view.n_hugetlb; i++) {
-		if (h->view.hugetlb[i].page_bytes == page_class.page.bytes)
-			return &h->hugetlb_bytes[i][page_class.node];
+		if (h->view.hugetlb[i].page_bytes == page.bytes)
+			return &h->hugetlb_bytes[i];
 	}
 	return NULL;
 }
@@ -102,7 +103,7 @@ int headroom_may_take(struct headroom *h, struct page_class page_class, uint64_t
 
 	pthread_mutex_lock(&h->lock);
 	for (;;) {
-		granted = granted_bytes(h, page_class);
+		granted = granted_bytes(h, page_class.page);
 		if (granted && is_reserved) {
 			*granted += unit_bytes;
 			r = 0;
@@ -134,7 +135,7 @@ void headroom_took(struct headroom *h, struct page_class page_class, uint64_t un
 	uint64_t *granted;
 
 	pthread_mutex_lock(&h->lock);
-	granted = granted_bytes(h, page_class);
+	granted = granted_bytes(h, page_class.page);
 	if (granted)
 		*granted -= unit_bytes;
 	pthread_cond_broadcast(&h->took);

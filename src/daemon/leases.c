@@ -8,11 +8,12 @@
  * been closed by one of several holders, or its last one was stopped between the two steps: it is
  * looked at a few times more, ever later.
  *
- * The path of a named lease may be opened by anyone who owns it, and such a holder has no lock, and may
- * leave without an event. So when a named lease was given and nobody has the lock, the kernel is asked
- * whether it is open at all (where it cannot say, a thread looks through /proc), until it is not.
+ * The path of a lease may be opened by its user, and such a holder has no lock, and may leave without an
+ * event. So a lease ends only when the kernel says that nobody has the file open at all. Where it cannot
+ * say, a thread looks through /proc, for leases that were given and for those of users with a limit.
  *
- * Guarantees: a lease ends when nobody holds it, once; only its user or root can give it.
+ * Guarantees: a lease ends when nobody holds it, once; only its user or root can give it; the event loop
+ * never waits for a lessee, where the kernel says who has a file open.
  */
 #include "daemon/leases.h"
 
@@ -32,6 +33,8 @@
 
 #define CHECK_AFTER_NS 10000000ULL
 #define CHECKS_MAX 6 /* 10 ms, 40 ms, ... 40 s */
+#define READS_MAX 256 /* of the watch in a row: as much as the kernel remembers */
+#define REST_FACTOR 10
 #define GROWTH_AGE_NS 1000000000ULL
 
 TAILQ_HEAD(check_list, check);
@@ -42,7 +45,7 @@ TAILQ_HEAD(give_list, give);
 struct check {
 	TAILQ_ENTRY(check) link;
 	struct page_pool *pages;
-	uint64_t id; /* the segment may be gone by then */
+	uint64_t id; /* the segment may be gone by then; until then its check is this one */
 	unsigned int n_checks;
 	bool is_lasting; /* who holds it may leave without a word: look until it ends */
 	uint64_t due_ns;
@@ -140,31 +143,31 @@ struct leases *leases_free(struct leases *leases)
 /* Ends. */
 
 static void reply_given(struct give *give, bool completed, const struct holder *holders,
-			unsigned int n_holders)
+			int n_holders)
 {
 	struct wire_holder list[SCAN_HOLDERS_MAX];
 	struct wire_reply reply = {
-		.give = {.completed = completed, .holders = list, .n_holders = n_holders}};
+		.give = {.completed = completed,
+			 .holders = list,
+			 .n_holders = scan_wire_holders(holders, n_holders, list)}};
 
-	for (unsigned int i = 0; i < n_holders; i++)
-		list[i] = scan_wire_holder(&holders[i]);
 	connection_reply(give->connection, &reply, -1);
 	give_free(give);
 }
 
-static void end_lease(struct page_pool *pages, struct segment *segment)
+/* sure: nobody has it, as /proc says. Otherwise as pool_try_end_lease(). */
+static int end_lease(struct page_pool *pages, struct segment *segment, bool is_sure)
 {
 	struct leases *leases = pages->daemon->leases;
 	uint64_t id = segment->id, bytes = segment->bytes;
 	uid_t uid = segment->uid;
 	struct give *give, *next;
-	int fd = -1, r;
+	int fd = -1, *last_fd = pools_free_slowly(bytes) ? &fd : NULL, r;
 
-	r = pool_end_lease(pages->pool, segment, pools_free_slowly(bytes) ? &fd : NULL);
-	if (r < 0) {
-		log_warning("%s: a lease cannot be ended: %s", pages->name, strerror(-r));
-		return;
-	}
+	r = is_sure ? pool_end_lease(pages->pool, segment, last_fd) :
+		      pool_try_end_lease(pages->pool, segment, last_fd);
+	if (r != 0)
+		return r;
 	pools_free_pages(pages->daemon, fd);
 	limits_subtract(&leases->limits, uid, bytes);
 	pages->daemon->counters.gives++;
@@ -174,6 +177,7 @@ static void end_lease(struct page_pool *pages, struct segment *segment)
 			reply_given(give, true, NULL, 0);
 	}
 	manager_kick(pages->daemon);
+	return 0;
 }
 
 static bool ends_with_holders(const struct segment *segment)
@@ -192,31 +196,33 @@ static bool may_have_other_holders(const struct page_pool *pages, const struct s
 static void add_check(struct page_pool *pages, struct segment *segment, bool is_lasting);
 static void inquire(struct page_pool *pages, uint64_t id);
 
-/* True: there is nothing more to look at. */
+/* Lent while being filled: the daemon has it open itself. */
+static int try_end_filling(struct page_pool *pages, struct segment *segment)
+{
+	int r = pool_lease_is_held(pages->pool, segment);
+
+	/* Given up already: filling_done() comes back here. */
+	if (r == 0)
+		filling_cancel(segment->owner_data);
+	return r;
+}
+
+/* True: there is nothing more to look at. Otherwise it is among the checks if nobody will tell. */
 static bool try_end(struct page_pool *pages, struct segment *segment)
 {
 	int r;
 
 	if (!segment || !ends_with_holders(segment))
 		return true;
-	r = pool_lease_is_held(pages->pool, segment);
-	if (r < 0)
-		add_check(pages, segment, true); /* it could not be looked at: until it can */
-	if (r != 0)
-		return false;
-	/* Lent while being filled, and given up already: filling_done() comes back here. */
-	if (segment->owner_data) {
-		filling_cancel(segment->owner_data);
-		return true;
-	}
-	r = may_have_other_holders(pages, segment) ? pool_lease_is_open(pages->pool, segment) : 0;
-	if (r == 0)
-		end_lease(pages, segment);
+	r = segment->owner_data ? try_end_filling(pages, segment) :
+				  end_lease(pages, segment, false);
+	if (r == -EOPNOTSUPP && !may_have_other_holders(pages, segment))
+		r = end_lease(pages, segment, true);
 	else if (r == -EOPNOTSUPP)
 		inquire(pages, segment->id);
-	else
+	if (r < 0)
 		add_check(pages, segment, true);
-	return r == 0 || r == -EOPNOTSUPP;
+	return r == 0;
 }
 
 static void arm(struct leases *leases)
@@ -245,13 +251,11 @@ static void arm(struct leases *leases)
 static void add_check(struct page_pool *pages, struct segment *segment, bool is_lasting)
 {
 	struct leases *leases = pages->daemon->leases;
-	struct check *check;
+	struct check *check = segment->check;
 
-	TAILQ_FOREACH(check, &leases->checks, link) {
-		if (check->pages == pages && check->id == segment->id) {
-			check->is_lasting |= is_lasting;
-			return;
-		}
+	if (check) {
+		check->is_lasting |= is_lasting;
+		return;
 	}
 	check = calloc(1, sizeof(*check));
 	if (!check)
@@ -264,6 +268,7 @@ static void add_check(struct page_pool *pages, struct segment *segment, bool is_
 		.due_ns = monotonic_ns() + 4 * CHECK_AFTER_NS,
 	};
 	TAILQ_INSERT_TAIL(&leases->checks, check, link);
+	segment->check = check;
 }
 
 void leases_check(struct page_pool *pages, struct segment *segment)
@@ -279,18 +284,43 @@ static void run_checks(struct leases *leases, uint64_t now_ns)
 	struct check *check, *next;
 
 	for (check = TAILQ_FIRST(&leases->checks); check; check = next) {
+		struct segment *segment;
+		bool is_over;
+
 		next = TAILQ_NEXT(check, link);
 		if (check->due_ns > now_ns)
 			continue;
 		if (check->n_checks < CHECKS_MAX)
 			check->n_checks++;
 		check->due_ns = now_ns + (CHECK_AFTER_NS << (2 * check->n_checks));
-		if (try_end(check->pages, pool_find_lease(check->pages->pool, check->id)) ||
-		    (check->n_checks == CHECKS_MAX && !check->is_lasting)) {
-			TAILQ_REMOVE(&leases->checks, check, link);
-			free(check);
-		}
+		segment = pool_find_lease(check->pages->pool, check->id);
+		is_over = try_end(check->pages, segment);
+		if (!is_over && (check->n_checks < CHECKS_MAX || check->is_lasting))
+			continue;
+		segment = pool_find_lease(check->pages->pool, check->id);
+		if (segment)
+			segment->check = NULL;
+		TAILQ_REMOVE(&leases->checks, check, link);
+		free(check);
 	}
+}
+
+/* What the watch told of. After a long look a long rest: after an overflow it is at every lease, and who
+ * closes in a loop can have one any time. */
+static void look_at_closed(struct page_pool *pages)
+{
+	uint64_t began_cpu_ns = thread_cpu_ns();
+	struct segment *segment;
+
+	while ((segment = pool_next_closed(pages->pool))) {
+		if (!try_end(pages, segment))
+			add_check(pages, segment, false);
+	}
+	pages->watch_rest_ns = (thread_cpu_ns() - began_cpu_ns) * REST_FACTOR;
+	if (pages->watch_rest_ns < CHECK_AFTER_NS)
+		pages->watch_rest_ns = CHECK_AFTER_NS;
+	sd_event_source_set_enabled(pages->watch, SD_EVENT_ON);
+	manager_kick(pages->daemon); /* some may wait for what did not end, too */
 }
 
 static int checks_due(sd_event_source *source, uint64_t usec, void *arg)
@@ -303,17 +333,11 @@ static int checks_due(sd_event_source *source, uint64_t usec, void *arg)
 	run_checks(leases, now_ns);
 	for (unsigned int i = 0; i < leases->daemon->n_pools; i++) {
 		struct page_pool *pages = &leases->daemon->pool[i];
-		struct segment *segment;
 
 		if (!pages->watch_due_ns || pages->watch_due_ns > now_ns)
 			continue;
 		pages->watch_due_ns = 0;
-		while ((segment = pool_next_closed(pages->pool))) {
-			if (!try_end(pages, segment))
-				add_check(pages, segment, false);
-		}
-		sd_event_source_set_enabled(pages->watch, SD_EVENT_ON);
-		manager_kick(leases->daemon); /* some may wait for what did not end, too */
+		look_at_closed(pages);
 	}
 	arm(leases);
 	return 0;
@@ -334,15 +358,17 @@ bool leases_are_ending(const struct leases *leases)
 static int something_closed(sd_event_source *source, int fd, uint32_t events, void *arg)
 {
 	struct page_pool *pages = arg;
-	int r = pool_read_closed(pages->pool);
+	int r = 1;
 
 	(void)fd;
 	(void)events;
+	for (unsigned int i = 0; i < READS_MAX && r > 0; i++)
+		r = pool_read_closed(pages->pool);
 	if (r < 0)
 		log_warning("%s: the watch for leases that end fails: %s", pages->name,
 			    strerror(-r));
 	sd_event_source_set_enabled(source, SD_EVENT_OFF);
-	pages->watch_due_ns = monotonic_ns() + CHECK_AFTER_NS;
+	pages->watch_due_ns = monotonic_ns() + pages->watch_rest_ns;
 	arm(pages->daemon->leases);
 	return 0;
 }
@@ -350,11 +376,17 @@ static int something_closed(sd_event_source *source, int fd, uint32_t events, vo
 int leases_attach(struct page_pool *pages)
 {
 	struct limits *limits = &pages->daemon->leases->limits;
+	struct segment *segment;
 
 	for (struct segment *s = pool_next(pages->pool, NULL); s; s = pool_next(pages->pool, s)) {
 		if (s->state == SEGMENT_LENT)
 			limits_add(limits, s->uid, s->bytes);
 	}
+	/* Of these, recovery says, the holders may be gone, or go without a word. */
+	while ((segment = pool_next_closed(pages->pool)))
+		add_check(pages, segment, true);
+	arm(pages->daemon->leases);
+	pages->watch_rest_ns = CHECK_AFTER_NS;
 	return sd_event_add_io(pages->daemon->event, &pages->watch, pool_watch_fd(pages->pool),
 			       EPOLLIN, something_closed, pages);
 }
@@ -497,32 +529,28 @@ struct segment *leases_find(struct daemon *daemon, const char *text, struct page
 
 /* Giving. */
 
-static void holders_found(void *arg, const struct holder *holders, unsigned int n_holders)
+static void holders_found(void *arg, const struct holder *holders, int n_holders)
 {
 	struct inquiry *inquiry = arg;
 	struct page_pool *pages = inquiry->pages;
 	struct leases *leases = pages->daemon->leases;
 	struct segment *segment = pool_find_lease(pages->pool, inquiry->id);
 	struct give *give, *next;
-	bool is_locked;
+	int r = -EBUSY;
 
 	inquiry->scan = NULL;
 	inquiry_free(inquiry);
 	if (!segment)
 		return; /* it ended meanwhile, and its Gives were answered */
-	is_locked = pool_lease_is_held(pages->pool, segment) != 0;
-	if (!n_holders && !is_locked) {
-		end_lease(pages, segment);
+	/* Holders that could not be found out are not none. */
+	if (n_holders == 0 && pool_lease_is_held(pages->pool, segment) == 0)
+		r = end_lease(pages, segment, true);
+	if (r == 0)
 		return;
-	}
 	for (give = TAILQ_FIRST(&leases->gives); give; give = next) {
 		next = TAILQ_NEXT(give, link);
 		if (give->pages == pages && give->id == segment->id && !give->is_patient)
 			reply_given(give, false, holders, n_holders);
-	}
-	if (!is_locked) {
-		add_check(pages, segment, true);
-		arm(leases);
 	}
 }
 
@@ -546,7 +574,7 @@ static void inquire(struct page_pool *pages, uint64_t id)
 	TAILQ_INSERT_TAIL(&leases->inquiries, inquiry, link);
 	if (!segment || pool_segment_stat(pages->pool, segment, &dev, &ino, &allocated) < 0 ||
 	    scan_start(pages->daemon, dev, ino, holders_found, inquiry, &inquiry->scan) < 0)
-		holders_found(inquiry, NULL, 0);
+		holders_found(inquiry, NULL, -ENOMEM);
 }
 
 static int give_timed_out(sd_event_source *source, uint64_t usec, void *arg)
@@ -583,6 +611,7 @@ void leases_give(struct daemon *daemon, struct connection *connection, const str
 	struct segment *segment = leases_find(daemon, call->lease, &pages);
 	uid_t uid = connection_uid(connection);
 	struct give *give;
+	int r;
 
 	if (!segment) {
 		reply_lease_error(connection, WIRE_NO_SUCH_LEASE, call->lease, 0);
@@ -602,12 +631,11 @@ void leases_give(struct daemon *daemon, struct connection *connection, const str
 	TAILQ_INSERT_TAIL(&daemon->leases->gives, give, link);
 	connection_wait(connection, abandon_give, give);
 
-	if (segment->name) {
-		int r = pool_unname_lease(pages->pool, segment);
-
-		if (r < 0)
-			log_warning("%s: a lease cannot be given: %s", pages->name, strerror(-r));
-	}
+	r = segment->name ? pool_give_lease(pages->pool, segment) : 0;
+	if (r < 0)
+		log_warning(
+			"%s: that the lease %s was given cannot be noted, and after a restart it is to be given again: %s",
+			pages->name, segment->name, strerror(-r));
 	if (call->wait_ms.is_set && call->wait_ms.value > 0)
 		give->is_patient = sd_event_add_time_relative(daemon->event, &give->timer,
 							      CLOCK_MONOTONIC,

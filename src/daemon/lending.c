@@ -322,7 +322,7 @@ static bool is_worth_waiting(struct take *take, struct page_pool *pages)
 {
 	struct daemon *daemon = take->daemon;
 
-	if (take->is_bounded || daemon->n_freeing)
+	if (take->is_bounded)
 		return true;
 	if (leases_are_ending(daemon->leases) && take->n_deferred++ < DEFERRALS_MAX)
 		return true;
@@ -333,7 +333,9 @@ static bool is_worth_waiting(struct take *take, struct page_pool *pages)
 static enum outcome cannot_place(struct take *take, struct page_pool *pages,
 				 const struct decision *decision)
 {
-	if (decision->placement != PLACE_REFUSE && is_worth_waiting(take, pages))
+	/* Pages that are on their way back are in no count: neither lent, nor free yet. */
+	if (take->daemon->n_freeing ||
+	    (decision->placement != PLACE_REFUSE && is_worth_waiting(take, pages)))
 		return WAITING;
 	refuse(take, shortage_name(decision->why), decision->have_bytes, decision->need_bytes,
 	       NULL);
@@ -525,6 +527,8 @@ static void wait_in_queue(struct take *take)
 	int r = 0;
 
 	connection_wait(take->connection, abandon_take, take);
+	/* From now on the manager looks every now and then: others may free pages without a word. */
+	manager_kick(daemon);
 	if (take->is_bounded)
 		r = sd_event_add_time_relative(daemon->event, &take->timer, CLOCK_MONOTONIC,
 					       take->wait_ms * 1000, 1000, take_timed_out, take);

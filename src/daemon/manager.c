@@ -3,8 +3,9 @@
  * daemon/manager.c - look, decide, do.
  *
  * A look costs some hundred small reads on a large machine, and a busy pool changes thousands of times
- * a second. So a cycle serves all events since the last one, and rests ten times as long as it took:
- * the loop costs at most a tenth of a CPU, and a quiet daemon none.
+ * a second. So a cycle serves all events since the last one, and rests ten times as long as it computed
+ * (on a busy host it may take far longer): the loop costs at most a tenth of a CPU, and a quiet daemon
+ * none.
  *
  * Guarantees: requests go before stock; a satisfied daemon has no timer; what a stock lacks is told
  * when that changes and not again.
@@ -419,7 +420,7 @@ static int run_cycle(struct manager *manager, uint64_t *retry_ns)
 static int cycle_due(sd_event_source *source, uint64_t usec, void *arg)
 {
 	struct manager *manager = arg;
-	uint64_t began_ns = monotonic_ns(), ended_ns, retry_ns = UINT64_MAX;
+	uint64_t began_cpu_ns = thread_cpu_ns(), retry_ns = UINT64_MAX;
 	bool was_kicked = manager->is_kicked;
 	int r;
 
@@ -439,8 +440,7 @@ static int cycle_due(sd_event_source *source, uint64_t usec, void *arg)
 	manager->host_is_unreadable = r < 0;
 	if (r < 0)
 		retry_ns = monotonic_ns() + POLL_LAST_NS;
-	ended_ns = monotonic_ns();
-	manager->rest_until_ns = ended_ns + (ended_ns - began_ns) * REST_FACTOR;
+	manager->rest_until_ns = monotonic_ns() + (thread_cpu_ns() - began_cpu_ns) * REST_FACTOR;
 	if (manager->is_kicked)
 		wake_at(manager, manager->rest_until_ns);
 	else if (retry_ns != UINT64_MAX)

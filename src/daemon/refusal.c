@@ -125,7 +125,7 @@ struct sending {
 	char fix[REFUSAL_TEXT_MAX];
 };
 
-static void answer(struct sending *sending, const struct holder *holders, unsigned int n_holders)
+static void answer(struct sending *sending, const struct holder *holders, int n_holders)
 {
 	struct wire_holder list[SCAN_HOLDERS_MAX];
 	struct wire_reply reply = {
@@ -140,17 +140,15 @@ static void answer(struct sending *sending, const struct holder *holders, unsign
 				.need_bytes = sending->need_bytes,
 				.fix = *sending->fix ? sending->fix : NULL,
 				.holders = list,
-				.n_holders = n_holders,
+				.n_holders = scan_wire_holders(holders, n_holders, list),
 			},
 	};
 
-	for (unsigned int i = 0; i < n_holders; i++)
-		list[i] = scan_wire_holder(&holders[i]);
 	connection_reply(sending->connection, &reply, -1);
 	free(sending);
 }
 
-static void holders_found(void *arg, const struct holder *holders, unsigned int n_holders)
+static void holders_found(void *arg, const struct holder *holders, int n_holders)
 {
 	answer(arg, holders, n_holders);
 }

@@ -12,8 +12,7 @@ struct scan {
 	dev_t dev;
 	ino_t ino;
 	struct holder holders[SCAN_HOLDERS_MAX];
-	void (*found)(void *arg, const struct holder *holders,
-		      unsigned int n_holders); /* or NULL */
+	void (*found)(void *arg, const struct holder *holders, int n_holders); /* or NULL */
 	void *arg;
 	struct scan **owner; /* where the one who asked keeps it */
 };
@@ -35,13 +34,13 @@ static void scan_done(void *arg, int result)
 		*scan->owner = NULL;
 	/* Cancelled: the daemon stops, and knows nothing. */
 	if (scan->found && result != -ECANCELED)
-		scan->found(scan->arg, scan->holders, result < 0 ? 0 : result);
+		scan->found(scan->arg, scan->holders, result);
 	free(scan);
 }
 
 int scan_start(struct daemon *daemon, dev_t dev, ino_t ino,
-	       void (*found)(void *arg, const struct holder *holders, unsigned int n_holders),
-	       void *arg, struct scan **ret)
+	       void (*found)(void *arg, const struct holder *holders, int n_holders), void *arg,
+	       struct scan **ret)
 {
 	struct scan *scan = calloc(1, sizeof(*scan));
 	int r;
@@ -71,8 +70,12 @@ void scan_abandon(struct scan *scan)
 		scan->found = NULL;
 }
 
-struct wire_holder scan_wire_holder(const struct holder *holder)
+size_t scan_wire_holders(const struct holder *holders, int n_holders,
+			 struct wire_holder ret[SCAN_HOLDERS_MAX])
 {
-	return (struct wire_holder){
-		.pid = holder->pid, .uid = holder->uid, .command = holder->command};
+	for (int i = 0; i < n_holders; i++)
+		ret[i] = (struct wire_holder){.pid = holders[i].pid,
+					      .uid = holders[i].uid,
+					      .command = holders[i].command};
+	return n_holders > 0 ? (size_t)n_holders : 0;
 }

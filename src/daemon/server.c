@@ -4,7 +4,8 @@
  *
  * Guarantees: 0660, root and the configured group, or root alone where there is no such group; where
  * there are no more descriptors or connections, new peers wait in the kernel's queue until one of the
- * others goes, and nothing spins meanwhile.
+ * others goes, and nothing spins meanwhile; no user but root has more than a quarter of the
+ * connections.
  */
 #include <fcntl.h>
 #include <grp.h>
@@ -18,8 +19,10 @@
 #include "daemon/connection.h"
 #include "daemon/log.h"
 #include "daemon/manager.h"
+#include "daemon/refusal.h"
 
 #define DESCRIPTORS_OF_OURS 64 /* besides connections and fillings */
+#define USER_SHARE 4 /* of the connections: a quarter */
 #define RESUME_AFTER_US 100000 /* where other processes used up the machine's descriptors */
 
 struct server {
@@ -119,6 +122,51 @@ void server_forget(struct connection *connection)
 	resume_accepting(server);
 }
 
+static unsigned int user_max(const struct server *server)
+{
+	return server->connections_max < USER_SHARE ? 1 : server->connections_max / USER_SHARE;
+}
+
+static bool has_enough(const struct server *server, uid_t uid)
+{
+	const struct connection *connection;
+	unsigned int n = 0;
+
+	if (uid == 0)
+		return false; /* who would set things right */
+	TAILQ_FOREACH(connection, &server->connections, link)
+		n += connection->peer.uid == uid;
+	return n >= user_max(server);
+}
+
+/* Said before the peer has asked anything: it reads it as the answer to its first call. */
+static void refuse_connection(struct server *server, struct connection *connection)
+{
+	struct daemon *daemon = server->daemon;
+	char message[128], fix[REFUSAL_TEXT_MAX];
+	struct wire_reply reply = {
+		.error = WIRE_REFUSED,
+		.refused =
+			{
+				.reason = shortage_name(SHORT_LIMIT),
+				.message = message,
+				.page = "",
+				.node = NODE_ANY,
+				.fix = fix,
+			},
+	};
+
+	snprintf(message, sizeof(message),
+		 "user %u has %u connections already, as many as one user may",
+		 connection->peer.uid, user_max(server));
+	snprintf(fix, sizeof(fix),
+		 "close some, or raise clients_max in %s and run: systemctl reload prezerod",
+		 daemon->options.config_path);
+	daemon->counters.refusals++;
+	connection_reply(connection, &reply, -1);
+	connection_free(connection);
+}
+
 static void add_connection(struct server *server, int fd)
 {
 	struct connection *connection;
@@ -126,6 +174,10 @@ static void add_connection(struct server *server, int fd)
 
 	if (r < 0) {
 		log_warning("a connection cannot be served: %s", strerror(-r));
+		return;
+	}
+	if (has_enough(server, connection->peer.uid)) {
+		refuse_connection(server, connection);
 		return;
 	}
 	TAILQ_INSERT_TAIL(&server->connections, connection, link);

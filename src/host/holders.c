@@ -2,8 +2,10 @@
 /*
  * host/holders.c - who has a file open or mapped, from a scan of /proc.
  *
- * Guarantees: at most four descriptors at a time; a process that goes meanwhile is skipped; nothing
- * that a file system could make wait (statx is told not to ask a server).
+ * Guarantees: at most four descriptors at a time; a process that goes meanwhile, or that is not this
+ * one's to look at, is skipped; one that could not be looked at for want of descriptors or memory is
+ * not taken for one that holds nothing; nothing that a file system could make wait (statx is told not
+ * to ask a server).
  */
 #include "host/host.h"
 
@@ -17,22 +19,35 @@
 #include "host/internal.h"
 #include "host/text.h"
 
-static DIR *open_dir_at(int dir_fd, const char *path)
+/* A process that is gone, or one that this process may not look at, and never could. */
+static bool is_out_of_reach(int r)
 {
-	AUTO_FD fd = openat(dir_fd, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	DIR *dir = fd < 0 ? NULL : fdopendir(fd);
-
-	if (dir)
-		TAKE_FD(fd);
-	return dir;
+	return r == -ENOENT || r == -ESRCH || r == -EACCES || r == -EPERM;
 }
 
-static bool has_open(int process_fd, dev_t dev, ino_t ino)
+static int open_dir_at(int dir_fd, const char *path, DIR **ret)
 {
-	AUTO_DIR dir = open_dir_at(process_fd, "fd");
-	struct dirent *entry;
+	AUTO_FD fd = openat(dir_fd, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 
-	while (dir && (entry = readdir(dir))) {
+	if (fd < 0)
+		return -errno;
+	*ret = fdopendir(fd);
+	if (!*ret)
+		return -errno;
+	TAKE_FD(fd);
+	return 0;
+}
+
+/* 1, 0, or why that is not known. */
+static int has_open(int process_fd, dev_t dev, ino_t ino)
+{
+	AUTO_DIR dir = NULL;
+	struct dirent *entry;
+	int r = open_dir_at(process_fd, "fd", &dir);
+
+	if (r < 0)
+		return is_out_of_reach(r) ? 0 : r;
+	while ((errno = 0, entry = readdir(dir))) {
 		struct statx stx;
 
 		if (entry->d_name[0] == '.')
@@ -40,9 +55,9 @@ static bool has_open(int process_fd, dev_t dev, ino_t ino)
 		if (statx(dirfd(dir), entry->d_name, AT_STATX_DONT_SYNC, STATX_INO, &stx) == 0 &&
 		    (!ino || stx.stx_ino == ino) &&
 		    makedev(stx.stx_dev_major, stx.stx_dev_minor) == dev)
-			return true;
+			return 1;
 	}
-	return false;
+	return is_out_of_reach(-errno) ? 0 : -errno;
 }
 
 /* "7f00-7f80 rw-s 00000000 00:2a 1234   /path": the fourth and fifth words. */
@@ -55,21 +70,24 @@ static bool is_mapping_of(const char *line, dev_t dev, ino_t ino)
 	       (!ino || inode == ino) && makedev(major_number, minor_number) == dev;
 }
 
-static bool has_mapped(int process_fd, dev_t dev, ino_t ino)
+static int has_mapped(int process_fd, dev_t dev, ino_t ino)
 {
 	AUTO_FD fd = openat(process_fd, "maps", O_RDONLY | O_CLOEXEC);
-	AUTO_FILE file = fd < 0 ? NULL : fdopen(fd, "r");
+	AUTO_FILE file = NULL;
 	AUTO_FREE char *line = NULL;
 	size_t room = 0;
 
+	if (fd < 0)
+		return is_out_of_reach(-errno) ? 0 : -errno;
+	file = fdopen(fd, "r");
 	if (!file)
-		return false;
+		return -errno;
 	TAKE_FD(fd);
-	while (getline(&line, &room, file) > 0) {
+	while ((errno = 0, getline(&line, &room, file)) > 0) {
 		if (is_mapping_of(line, dev, ino))
-			return true;
+			return 1;
 	}
-	return false;
+	return is_out_of_reach(-errno) ? 0 : -errno;
 }
 
 static void describe(int process_fd, struct holder *holder)
@@ -106,37 +124,50 @@ static uint64_t self_pid(int proc_fd)
 	return parse_u64(text, &pid) < 0 ? 0 : pid;
 }
 
+/* 1: it holds the file, 0: it does not, or why that is not known. */
+static int look_at(int proc_fd, const char *process, dev_t dev, ino_t ino, struct holder *ret)
+{
+	AUTO_FD process_fd = openat(proc_fd, process, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	int open, mapped;
+
+	if (process_fd < 0)
+		return is_out_of_reach(-errno) ? 0 : -errno;
+	open = has_open(process_fd, dev, ino);
+	mapped = has_mapped(process_fd, dev, ino);
+	if (open <= 0 && mapped <= 0)
+		return open < 0 ? open : mapped;
+	ret->has_open = open > 0;
+	ret->has_mapped = mapped > 0;
+	describe(process_fd, ret);
+	return 1;
+}
+
 int host_holders(struct host *host, dev_t dev, ino_t ino, struct holder *holders,
 		 unsigned int holders_max)
 {
-	AUTO_DIR proc = open_dir_at(host_root_fd(host), "proc");
+	AUTO_DIR proc = NULL;
+	int r = open_dir_at(host_root_fd(host), "proc", &proc), unknown = 0;
 	struct dirent *entry;
 	unsigned int n = 0;
 	uint64_t self;
 
-	if (!proc)
-		return -errno;
+	if (r < 0)
+		return r;
 	self = self_pid(dirfd(proc));
-	while ((entry = readdir(proc))) {
+	while ((errno = 0, entry = readdir(proc))) {
 		struct holder holder = {};
-		AUTO_FD process_fd = -1;
 		uint64_t pid;
 
 		if (parse_u64(entry->d_name, &pid) < 0 || !pid || pid > INT32_MAX || pid == self)
 			continue;
-		process_fd = openat(dirfd(proc), entry->d_name, O_PATH | O_DIRECTORY | O_CLOEXEC);
-		if (process_fd < 0)
-			continue;
 		holder.pid = (pid_t)pid;
-		holder.has_open = has_open(process_fd, dev, ino);
-		holder.has_mapped = has_mapped(process_fd, dev, ino);
-		if (!holder.has_open && !holder.has_mapped)
-			continue;
-		if (n < holders_max) {
-			describe(process_fd, &holder);
-			holders[n] = holder;
-		}
-		n++;
+		r = look_at(dirfd(proc), entry->d_name, dev, ino, &holder);
+		if (r < 0)
+			unknown = r;
+		if (r > 0 && n++ < holders_max)
+			holders[n - 1] = holder;
 	}
-	return (int)n;
+	if (errno)
+		unknown = -errno;
+	return n ? (int)n : unknown;
 }

@@ -21,7 +21,12 @@ struct host {
 	int root_fd;
 	pthread_rwlock_t lock; /* guards kept, which host_look() alone replaces */
 	struct kept *kept;
-	struct fault fault; /* of the last host_look() */
+	/* host_look()'s: */
+	struct fault fault; /* of the last one */
+	struct layout layout; /* that there is now, and */
+	struct host_view
+		view; /* what there is to see, until it is known to be whole: a large allocation
+				* would wait for the populates under way in this address space */
 };
 
 /* Threads that look in turns without a pause must not keep host_look() out. */
@@ -81,12 +86,10 @@ int host_root_fd(const struct host *host)
 /* Makes the kept descriptors those of the layout that is there now. */
 static int refresh_kept(struct host *host)
 {
-	AUTO_FREE struct layout *layout = malloc(sizeof(*layout));
+	struct layout *layout = &host->layout;
 	struct kept *kept, *old;
 	int r;
 
-	if (!layout)
-		return -ENOMEM;
 	r = layout_look(host->root_fd, layout, &host->fault);
 	if (r < 0 || (host->kept && layout_equal(&host->kept->layout, layout)))
 		return r;
@@ -254,16 +257,14 @@ static int look(struct host *host, struct host_view *view)
 
 int host_look(struct host *host, struct host_view *ret)
 {
-	AUTO_FREE struct host_view *view = calloc(1, sizeof(*view));
 	int r;
 
-	if (!view)
-		return -ENOMEM;
 	host->fault.text[0] = '\0';
-	r = look(host, view);
+	memset(&host->view, 0, sizeof(host->view));
+	r = look(host, &host->view);
 	if (r < 0)
 		return r;
-	*ret = *view;
+	*ret = host->view;
 	return 0;
 }
 

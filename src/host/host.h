@@ -60,9 +60,10 @@ MUST_CHECK int host_zeroes_on_alloc(struct host *host, bool *ret);
 /* Whether it gives up most of the metadata of huge pages (hugetlb_optimize_vmemmap). */
 bool host_optimizes_vmemmap(struct host *host);
 
-/* Who has a file open or mapped (ino 0: any file of the device): a scan of /proc/PID/{fd,maps}; processes that come and go meanwhile
- * are missed or skipped without error. At most holders_max are written; returns how many there are.
- * The calling process itself is left out. */
+/* Who has a file open or mapped (ino 0: any file of the device): a scan of /proc/PID/{fd,maps};
+ * processes that come and go meanwhile are missed or skipped without error. At most holders_max are
+ * written; returns how many there are. Negative: none was found, and not all could be looked at. The
+ * calling process itself is left out. */
 struct holder {
 	pid_t pid;
 	uid_t uid;

@@ -245,7 +245,8 @@ void index_sort_by_age(struct pool *pool)
 
 		age->sequence = age->entry->sequence = ++pool->next_sequence;
 		/* Out and in again: the ready lists are in this order too. */
-		index_set_state(pool, age->entry, age->entry->segment.state);
+		if (age->entry->segment.state == SEGMENT_READY)
+			index_set_state(pool, age->entry, SEGMENT_READY);
 	}
 }
 

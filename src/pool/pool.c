@@ -17,8 +17,8 @@
  *	chmod				the same			the same
  *	rename to lent/			in lent/, without a holder	removes it, unless it has a name
  *	send the descriptor (daemon)	with a holder, if it arrived	keeps it while it is locked
- *	drop the name: a rename		with its name or without	keeps or ends it accordingly
- *	unlink				in lent/ or gone		keeps it, or has nothing to do
+ *	give it: a mark beside it	with the mark or without	keeps it: given or not
+ *	unlink				in lent/ or gone		keeps it, or removes the mark
  *
  *	cut: rename to filling/,	in filling/			removes it
  *	truncate, rename to ready/	in ready/, shorter		adopts it
@@ -67,6 +67,11 @@ void format_file_name(const struct segment *segment, char buf[FILE_NAME_MAX])
 {
 	snprintf(buf, FILE_NAME_MAX, "%d-%016" PRIx64 "%s%s", segment->node, segment->id,
 		 segment->name ? "=" : "", segment->name ? segment->name : "");
+}
+
+void format_given_mark(const struct segment *segment, char buf[FILE_NAME_MAX])
+{
+	snprintf(buf, FILE_NAME_MAX, "%d-%016" PRIx64 GIVEN_MARK, segment->node, segment->id);
 }
 
 int segment_open(const struct pool *pool, const struct segment *segment, int flags)
@@ -292,29 +297,40 @@ int pool_set_ready(struct pool *pool, struct segment *segment)
 	return 0;
 }
 
-/* Out of the directory; the pages go with the last descriptor, of which *ret_fd may be one. */
-static int unlink_segment(struct pool *pool, struct segment *segment, int *ret_fd)
+/* Out of the directory; the pages go with the last descriptor. */
+static int unlink_segment(struct pool *pool, struct segment *segment)
 {
 	char name[FILE_NAME_MAX];
-	AUTO_FD fd = -1;
 
-	/* Read-only, so that closing it does not look like a consumer's close. */
-	if (ret_fd)
-		fd = segment_open(pool, segment, O_RDONLY);
 	format_file_name(segment, name);
 	if (unlinkat(pool->state_fd[segment->state], name, 0) < 0 && errno != ENOENT)
 		return -errno;
+	if (segment->is_given) {
+		format_given_mark(segment, name);
+		(void)unlinkat(pool->state_fd[SEGMENT_LENT], name, 0);
+	}
 	index_remove(pool, entry_of(segment));
-	if (ret_fd)
-		*ret_fd = fd < 0 ? -1 : TAKE_FD(fd);
 	return 0;
+}
+
+/* The same; *ret_fd becomes the last descriptor, or -1. */
+static int unlink_open_segment(struct pool *pool, struct segment *segment, int fd, int *ret_fd)
+{
+	AUTO_FD owned_fd = fd;
+	int r = unlink_segment(pool, segment);
+
+	if (r == 0 && ret_fd)
+		*ret_fd = fd < 0 ? -1 : TAKE_FD(owned_fd);
+	return r;
 }
 
 int pool_drop(struct pool *pool, struct segment *segment, int *ret_fd)
 {
 	if (segment->state == SEGMENT_LENT)
 		return -EINVAL;
-	return unlink_segment(pool, segment, ret_fd);
+	/* Read-only, so that closing it does not look like a consumer's close. */
+	return unlink_open_segment(pool, segment,
+				   ret_fd ? segment_open(pool, segment, O_RDONLY) : -1, ret_fd);
 }
 
 int pool_begin_cut(struct pool *pool, struct segment *segment, int *ret_fd)
@@ -440,49 +456,79 @@ int pool_lease_is_held(struct pool *pool, struct segment *segment)
 	return fd < 0 ? fd : fd_is_locked(fd);
 }
 
-/* An exclusive file lease can be had only while nobody else has the file open. Whoever opens it in the
- * moment between waits for close_fd(), and the kernel sends SIGIO, which the owner ignores. */
-int pool_lease_is_open(struct pool *pool, struct segment *segment)
+static int end_lease(struct pool *pool, struct segment *segment, int fd, int *ret_fd)
 {
-	AUTO_FD fd = segment_open(pool, segment, O_RDONLY);
-
-	if (fd == -ENOENT)
-		return 0;
-	if (fd < 0)
-		return fd;
-	if (fcntl(fd, F_SETLEASE, F_WRLCK) == 0)
-		return 0;
-	return errno == EAGAIN ? 1 : errno == EINVAL ? -EOPNOTSUPP : -errno;
-}
-
-int pool_unname_lease(struct pool *pool, struct segment *segment)
-{
-	int r;
-
-	if (segment->state != SEGMENT_LENT || !segment->name)
-		return -EINVAL;
-	r = rename_to(pool, segment, SEGMENT_LENT, NULL);
-	if (r < 0)
-		return r;
-	index_drop_name(pool, entry_of(segment));
-	segment->is_given = true;
-	return 0;
-}
-
-int pool_end_lease(struct pool *pool, struct segment *segment, int *ret_fd)
-{
-	if (segment->state != SEGMENT_LENT)
-		return -EINVAL;
 #ifdef PREZERO_BREAK_RELEND
 	if (rename_to(pool, segment, SEGMENT_READY, NULL) == 0) {
 		index_drop_name(pool, entry_of(segment));
 		note_state(pool, entry_of(segment), SEGMENT_READY);
 		if (ret_fd)
 			*ret_fd = -1;
+		close_fd(fd);
 		return 0;
 	}
 #endif
-	return unlink_segment(pool, segment, ret_fd);
+	return unlink_open_segment(pool, segment, fd, ret_fd);
+}
+
+int fd_is_alone(int fd)
+{
+	if (fcntl(fd, F_SETLEASE, F_WRLCK) == 0)
+		return 1;
+	return errno == EAGAIN ? 0 : errno == EINVAL ? -EOPNOTSUPP : -errno;
+}
+
+int pool_give_lease(struct pool *pool, struct segment *segment)
+{
+	char name[FILE_NAME_MAX];
+
+	if (segment->state != SEGMENT_LENT || !segment->name)
+		return -EINVAL;
+	if (segment->is_given)
+		return 0;
+	segment->is_given = true;
+	format_given_mark(segment, name);
+	if (mknodat(pool->state_fd[SEGMENT_LENT], name, S_IFREG | 0600, 0) < 0 && errno != EEXIST)
+		return -errno;
+	return 0;
+}
+
+/*
+ * Whoever has a file open may hold its inode's lock for as long as it likes (a write() from memory that
+ * a file system of its own serves, a long fallocate()), and unlinking waits for that lock. So the file
+ * is unlinked under an exclusive file lease, which is had only while nobody else has the file open.
+ * Whoever opens it meanwhile waits until the descriptor is closed, without the lock; the kernel sends
+ * SIGIO, which the owner ignores.
+ */
+int pool_try_end_lease(struct pool *pool, struct segment *segment, int *ret_fd)
+{
+	AUTO_FD fd = -1;
+	int r;
+
+	if (segment->state != SEGMENT_LENT)
+		return -EINVAL;
+	fd = segment_open(pool, segment, O_RDONLY);
+	if (fd == -ENOENT)
+		return pool_end_lease(pool, segment, ret_fd);
+	if (fd == -EAGAIN)
+		return -EBUSY; /* its lessee has a file lease of its own on it */
+	if (fd < 0)
+		return fd;
+	r = fd_is_locked(fd);
+	if (r != 0)
+		return r;
+	r = fd_is_alone(fd);
+	if (r <= 0)
+		return r == 0 ? -EBUSY : r;
+	return end_lease(pool, segment, TAKE_FD(fd), ret_fd);
+}
+
+int pool_end_lease(struct pool *pool, struct segment *segment, int *ret_fd)
+{
+	if (segment->state != SEGMENT_LENT)
+		return -EINVAL;
+	return end_lease(pool, segment, ret_fd ? segment_open(pool, segment, O_RDONLY) : -1,
+			 ret_fd);
 }
 
 int pool_segment_path(const struct pool *pool, const struct segment *segment, char *buf,

@@ -8,7 +8,8 @@
  * kernel, which zeroes them before anyone else sees them.
  *
  * File names are never reused: NODE-ID or NODE-ID=NAME for a named lease ("0-5f0c...e1=vm7"), ID being
- * 64 random bits in hexadecimal.
+ * 64 random bits in hexadecimal. A file NODE-ID.given beside a named lease says that it was given while
+ * in use; a lent file itself is not touched but to remove it, for its lessee may hold its inode's lock.
  *
  * Single-threaded: the owner's thread only. Nothing here logs, mounts, or waits.
  */
@@ -43,6 +44,7 @@ struct segment {
 	bool is_given; /* was named and given back while in use: ends with its last holder */
 	char *name; /* of a named lease, or NULL */
 	void *owner_data; /* the daemon's: a fill job, a waiting request; NULL after recovery */
+	void *check; /* the daemon's: that it is to be looked at again; NULL after recovery */
 	/* followed by what is the pool's own: see pool/segment.h */
 };
 
@@ -95,16 +97,18 @@ MUST_CHECK int pool_lend(struct pool *pool, struct segment *segment, const struc
 struct segment *pool_find_lease(struct pool *pool, uint64_t id);
 struct segment *pool_find_lease_by_name(struct pool *pool, const char *name);
 /* 1: somebody still holds the lock, 0: nobody, negative: it could not be looked at (no descriptor left),
- * so ask again later. A consumer that opened the path of a named lease has no lock: who ends such a
- * lease looks for holders in /proc. */
+ * so ask again later. */
 MUST_CHECK int pool_lease_is_held(struct pool *pool, struct segment *segment);
-/* Whether anybody has the file open or mapped, be it without the lock. -EOPNOTSUPP: the kernel cannot say
- * (hugetlbfs from 7.2 on), /proc can. */
-MUST_CHECK int pool_lease_is_open(struct pool *pool, struct segment *segment);
-/* Drops the name, on disk too: the lease now ends with its last holder. */
-MUST_CHECK int pool_unname_lease(struct pool *pool, struct segment *segment);
-/* Unlinks and forgets; *ret_fd as in pool_drop(). */
+/* Unlinks and forgets a lease that nobody has open: 0, and *ret_fd as in pool_drop(). 1: somebody holds the
+ * lock, and will be heard of. -EBUSY: somebody has it open without the lock (the path of a lease is its
+ * user's to open), and may go without a word. -EOPNOTSUPP: nobody holds the lock, and more the kernel
+ * cannot say (hugetlbfs from 7.2 on), but /proc can. Other errors: ask again later. */
+MUST_CHECK int pool_try_end_lease(struct pool *pool, struct segment *segment, int *ret_fd);
+/* The same whoever has it open, and waits for who holds the inode's lock. */
 MUST_CHECK int pool_end_lease(struct pool *pool, struct segment *segment, int *ret_fd);
+/* Notes that a named lease ends with its last holder from now on; its name is taken until then. An error:
+ * so it is, but a restart will not know. */
+MUST_CHECK int pool_give_lease(struct pool *pool, struct segment *segment);
 
 /* "ready/<file>", below the pool's directory; returns the length or -ENOSPC. */
 int pool_segment_path(const struct pool *pool, const struct segment *segment, char *buf,
@@ -113,9 +117,10 @@ MUST_CHECK int pool_segment_stat(const struct pool *pool, const struct segment *
 				 ino_t *ino, uint64_t *allocated_bytes);
 
 /* Readable when a lent file was closed for the last time by somebody. pool_read_closed() collects some of
- * the leases concerned in the pool; check each after 10 ms (the lock goes just after the event):
- * pool_next_closed() yields them, NULL at the end. An overflow of the watch yields all. -ESTALE: the
- * directory is gone. */
+ * the leases concerned in the pool, 0 when there is no more to collect, else 1; check each after 10 ms
+ * (the lock goes just after the event): pool_next_closed() yields them, NULL at the end. An overflow of
+ * the watch yields all. -ESTALE: the directory is gone. After pool_open() it yields those whose holders
+ * may be gone or leave without an event. */
 int pool_watch_fd(const struct pool *pool);
 MUST_CHECK int pool_read_closed(struct pool *pool);
 struct segment *pool_next_closed(struct pool *pool);

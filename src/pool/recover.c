@@ -43,12 +43,27 @@ struct found {
 	struct segment segment;
 	const char *name;
 	struct stat st;
-	int locked; /* as fd_is_locked() */
+	bool is_locked; /* by a holder */
+	bool is_open; /* by somebody, with the lock or without */
+	int fd; /* where it is lent and not open: nobody opens it until this is closed; or -1 */
 };
+
+static int look_who_has_it(int fd, struct found *found)
+{
+	int r = fd_is_locked(fd);
+
+	found->is_locked = found->is_open = r > 0;
+	if (r != 0)
+		return r < 0 ? r : 0;
+	r = fd_is_alone(fd);
+	found->is_open = r == 0;
+	/* Where the kernel cannot say, the lock has to do. */
+	return r == -EOPNOTSUPP || r > 0 ? 0 : r;
+}
 
 static int look_at(struct pool *pool, enum segment_state state, const char *file, struct found *ret)
 {
-	struct found found = {.segment.state = state};
+	struct found found = {.segment.state = state, .fd = -1};
 	AUTO_FD fd = -1;
 	int r = parse_file_name(file, &found.segment.node, &found.segment.id, &found.name);
 
@@ -62,15 +77,17 @@ static int look_at(struct pool *pool, enum segment_state state, const char *file
 	if (!S_ISREG(found.st.st_mode))
 		return -EINVAL;
 	fd = openat(pool->state_fd[state], file, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-	if (fd < 0 && errno == EAGAIN && state == SEGMENT_LENT)
-		found.locked = 1; /* a file lease of its lessee is in the way: somebody has it */
+	if (fd == -1 && errno == EAGAIN && state == SEGMENT_LENT)
+		found.is_open = true; /* a file lease of its lessee is in the way */
 	else if (fd < 0)
 		return -errno;
 	else
-		found.locked = fd_is_locked(fd);
-	if (found.locked < 0)
-		return found.locked;
+		r = look_who_has_it(fd, &found);
+	if (r < 0)
+		return r;
 	found.segment.since_s = (uint64_t)found.st.st_ctim.tv_sec;
+	if (state == SEGMENT_LENT && !found.is_open)
+		found.fd = TAKE_FD(fd);
 	*ret = found;
 	return 0;
 }
@@ -79,9 +96,16 @@ static bool is_whole_and_ours(const struct pool *pool, const struct found *found
 {
 	uint64_t bytes = (uint64_t)found->st.st_size;
 
-	return !found->name && !found->locked && found->st.st_uid == geteuid() &&
+	return !found->name && !found->is_open && found->st.st_uid == geteuid() &&
 	       found->st.st_nlink == 1 && bytes && bytes % pool->page.bytes == 0 &&
 	       (uint64_t)found->st.st_blocks * 512 >= bytes;
+}
+
+static bool is_given_mark(const char *file)
+{
+	size_t n = strlen(file), n_mark = strlen(GIVEN_MARK);
+
+	return n > n_mark && !strcmp(file + n - n_mark, GIVEN_MARK) && !strchr(file, '=');
 }
 
 static bool is_out_of_something(int r)
@@ -129,14 +153,20 @@ static int recover_lent(struct pool *pool, const char *file, struct pool_recover
 	uint64_t page_bytes = pool->page.bytes;
 	struct lease_name *name = NULL;
 	struct entry *entry;
+	AUTO_FD alone_fd = -1; /* closed when the file is removed */
 	struct found found;
-	int r = look_at(pool, SEGMENT_LENT, file, &found);
+	int r;
 
+	if (is_given_mark(file))
+		return 0;
+	r = look_at(pool, SEGMENT_LENT, file, &found);
+	if (r == 0)
+		alone_fd = found.fd;
 	if (is_out_of_something(r))
 		return r;
 	if (r == 0 && found.name && index_find_name(pool, found.name))
 		r = -EEXIST;
-	if (r < 0 || (!found.name && !found.locked)) {
+	if (r < 0 || (!found.name && !found.is_open)) {
 		recovery->n_lent_ended++;
 		remove_file(pool, SEGMENT_LENT, file);
 		return 0;
@@ -158,7 +188,34 @@ static int recover_lent(struct pool *pool, const char *file, struct pool_recover
 	}
 	if (name)
 		index_set_name(pool, entry, name);
+	/* Who has it without the lock may go without a word. */
+	if (!name && !found.is_locked)
+		index_note_closed(pool, entry);
 	recovery->n_lent_kept++;
+	return 0;
+}
+
+/* Once all leases are known. */
+static int recover_given(struct pool *pool, const char *file, struct pool_recovery *recovery)
+{
+	struct entry *entry = NULL;
+	char name[FILE_NAME_MAX];
+	const char *ignored;
+	uint64_t id;
+	int node;
+
+	(void)recovery;
+	if (!is_given_mark(file))
+		return 0;
+	snprintf(name, sizeof(name), "%.*s", (int)(strlen(file) - strlen(GIVEN_MARK)), file);
+	if (parse_file_name(name, &node, &id, &ignored) == 0)
+		entry = index_find(pool, id);
+	if (!entry || !entry->segment.name) {
+		remove_file(pool, SEGMENT_LENT, file);
+		return 0;
+	}
+	entry->segment.is_given = true;
+	index_note_closed(pool, entry); /* its last holder may be gone */
 	return 0;
 }
 
@@ -195,6 +252,8 @@ int recover(struct pool *pool, struct pool_recovery *ret)
 	r = recover_dir(pool, SEGMENT_FILLING, recover_filling, &recovery);
 	if (r == 0)
 		r = recover_dir(pool, SEGMENT_LENT, recover_lent, &recovery);
+	if (r == 0)
+		r = recover_dir(pool, SEGMENT_LENT, recover_given, &recovery);
 	if (r == 0)
 		r = recover_dir(pool, SEGMENT_READY, recover_ready, &recovery);
 	if (r < 0)

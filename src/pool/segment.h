@@ -74,8 +74,10 @@ static inline struct entry *entry_of(const struct segment *segment)
 
 /* File names. */
 #define FILE_NAME_MAX (4 + SEGMENT_ID_TEXT_MAX + LEASE_NAME_MAX)
+#define GIVEN_MARK ".given" /* NODE-ID.given, an empty file: the lease NODE-ID=NAME was given */
 bool lease_name_is_valid(const char *name);
 void format_file_name(const struct segment *segment, char buf[FILE_NAME_MAX]);
+void format_given_mark(const struct segment *segment, char buf[FILE_NAME_MAX]);
 /* Writes id, node and, where there is one, *ret_name (inside text); -EINVAL. */
 MUST_CHECK int parse_file_name(const char *text, int *ret_node, uint64_t *ret_id,
 			       const char **ret_name);
@@ -106,6 +108,9 @@ void index_note_closed(struct pool *pool, struct entry *entry);
 MUST_CHECK int segment_open(const struct pool *pool, const struct segment *segment, int flags);
 /* 1: somebody's, 0: nobody's, or a negative errno. */
 MUST_CHECK int fd_is_locked(int fd);
+/* 1: nobody else has the file open, nor can open it until fd is closed; 0: somebody has; -EOPNOTSUPP: the
+ * kernel cannot say. */
+MUST_CHECK int fd_is_alone(int fd);
 
 MUST_CHECK int watch_start(struct pool *pool);
 MUST_CHECK int recover(struct pool *pool, struct pool_recovery *ret);

@@ -57,7 +57,7 @@ int pool_read_closed(struct pool *pool)
 	ssize_t n = read(pool->inotify_fd, buf, sizeof(buf));
 
 	if (n < 0)
-		return errno == EAGAIN || errno == EINTR ? 0 : -errno;
+		return errno == EAGAIN ? 0 : errno == EINTR ? 1 : -errno;
 	for (const char *at = buf; at < buf + n; at += sizeof(*event) + event->len) {
 		event = (const struct inotify_event *)(const void *)at;
 		if (event->mask & IN_Q_OVERFLOW)
@@ -67,5 +67,5 @@ int pool_read_closed(struct pool *pool)
 		else if (event->len)
 			note_closed(pool, event->name);
 	}
-	return 0;
+	return 1;
 }

@@ -7,13 +7,16 @@ The oracle everywhere: what comes is all zero, what goes back is dirty on every 
 
 import mmap
 import os
+import pathlib
+import shutil
 import signal
 import subprocess
+import tempfile
 import threading
 import time
 
-from prezero_test import (GIB, MIB, PYTHON, SystemTest, VarlinkError, dirty, first_nonzero,
-                          hugetlb_count, main, mapped, wait_until)
+from prezero_test import (BUILD, GIB, MIB, PYTHON, SystemTest, VarlinkError, dirty, first_nonzero,
+                          hugetlb_count, is_sanitized, main, mapped, wait_until)
 
 PAGE = 2 * MIB
 QUIET = "[daemon]\nthreads = 2\n"
@@ -29,6 +32,18 @@ class Lending(SystemTest):
         free = hugetlb_count(PAGE)
         self.grow(PAGE, pages - free)
         self.assertEqual(hugetlb_count(PAGE), pages)
+
+    def daemon_tree(self, own):
+        """This machine's /proc and /sys as a tree, in which one file of /sys is the test's to replace."""
+        tree = pathlib.Path(tempfile.mkdtemp(prefix="prezero-tree-"))
+        self.addCleanup(shutil.rmtree, tree)
+        (tree / "proc").symlink_to("/proc")
+        for parent in reversed(pathlib.Path("sys", own).parents[:-1]):
+            (tree / parent).mkdir()
+            for entry in pathlib.Path("/", parent).iterdir():
+                if entry.name not in own.split("/")[:-1] or entry.is_symlink():
+                    (tree / parent / entry.name).symlink_to(entry)
+        return tree, tree / "sys" / own
 
     def check_and_dirty(self, fd, length):
         self.assertEqual(os.fstat(fd).st_size, length)
@@ -224,6 +239,33 @@ class Lending(SystemTest):
                 memory[0] = 1
             wait_until(lambda: not client.list("lent"), "the lease to end")
 
+    def test_where_the_kernel_refuses_file_leases(self):
+        """Then /proc says who has a lease open: ever more seldom, and a lease in use never ends."""
+        if is_sanitized():
+            self.skipTest("a sanitizer does not go with a preloaded library")
+        self.grow_to(8)
+        daemon = self.daemon(QUIET, environment={"LD_PRELOAD": str(BUILD / "tests/system/no_file_leases.so")})
+
+        def system_calls():
+            """Of reading alone: a look through /proc makes hundreds."""
+            text = pathlib.Path("/proc", str(daemon.process.pid), "io").read_text()
+            return int(text.split("syscr: ")[1].split()[0])
+
+        with daemon.connect() as client:
+            lease, fd = client.take(4 * MIB, page="2M", name="a")
+            opened = os.open(lease["path"], os.O_RDWR)
+            os.close(fd)
+            reply = client.call("Give", {"lease": "a"})
+            self.assertFalse(reply["completed"])
+            self.assertEqual([h["pid"] for h in reply["holders"]], [os.getpid()])
+            time.sleep(1.2)  # looked at after 40 ms, 160 ms, 640 ms, and then 2.6 s
+            before = system_calls()
+            time.sleep(1.5)
+            self.assertLess(system_calls() - before, 50)
+            self.assertEqual(len(client.list("lent")), 1)
+            os.close(opened)
+            wait_until(lambda: not client.list("lent"), "the lease to end")
+
     def test_wait_queue(self):
         self.grow_to(8)
         daemon = self.daemon(QUIET)
@@ -243,6 +285,39 @@ class Lending(SystemTest):
             reply = other.receive()
             self.assertNotIn("error", reply)
             self.check_and_dirty(other.fds[-1], 4 * MIB)
+
+    def test_a_look_that_took_long_keeps_nobody_waiting(self):
+        """The daemon rests after a look for as long as it computed, however long it stood still."""
+        self.grow_to(8)
+        tree, shmem = self.daemon_tree("kernel/mm/transparent_hugepage/shmem_enabled")
+        daemon = self.daemon(QUIET, sysroot=tree)
+        with daemon.connect() as client, daemon.connect() as other:
+            _, fd = client.take(16 * MIB, page="2M")
+            other.send("Take", {"bytes": 4 * MIB, "page": "2M", "wait_ms": 60000})
+            os.mkfifo(tree / "pipe")
+            os.rename(tree / "pipe", shmem)
+            with open(shmem, "w") as pipe:  # the next look has begun, and stands still
+                shmem.unlink()
+                shmem.symlink_to("/sys" / shmem.relative_to(tree / "sys"))
+                time.sleep(2)
+                pipe.write("always within_size [advise] never deny force\n")
+            os.close(fd)
+            began = time.monotonic()
+            self.assertNotIn("error", other.receive())
+            self.assertLess(time.monotonic() - began, 10)
+
+    def test_new_pages_reach_who_waits(self):
+        """Nobody tells the daemon of them: it looks by itself, also when it was quiet before."""
+        self.grow_to(8)
+        daemon = self.daemon(QUIET)
+        with daemon.connect() as client, daemon.connect() as other:
+            _, fd = client.take(16 * MIB, page="2M")
+            time.sleep(0.5)
+            other.send("Take", {"bytes": 4 * MIB, "page": "2M", "wait_ms": 30000})
+            time.sleep(0.5)
+            self.grow(PAGE, 2)
+            self.assertNotIn("error", other.receive())
+            os.close(fd)
 
     def test_who_waits_and_goes_leaves_nothing(self):
         self.grow_to(8)

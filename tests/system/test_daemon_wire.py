@@ -5,8 +5,10 @@
 import json
 import os
 import random
+import signal
 import socket
 import struct
+import subprocess
 import time
 
 from prezero_test import MIB, PYTHON, SystemTest, is_sanitized, main, run_as, wait_until
@@ -116,6 +118,52 @@ class Wire(SystemTest):
             client.send_raw(INFO * 500)
             for _ in range(500):
                 self.assertIn("parameters", client.receive())
+
+    def test_pipelined_calls_take_turns(self):
+        """A hundred calls that came at once from one peer, then one of another: it does not come last."""
+        bad = json.dumps({"method": "io.prezero.Pool.Take",
+                          "parameters": {"bytes": 1, "page": "base"}}).encode() + b"\0"
+        with self.server.connect() as client, self.server.connect() as other:
+            self.server.process.send_signal(signal.SIGSTOP)
+            client.send_raw(bad * 100)
+            other.send("Status")
+            self.server.process.send_signal(signal.SIGCONT)
+            self.assertLess(other.receive()["parameters"]["refusals"], 10)
+            for _ in range(100):
+                self.assertEqual(client.receive()["parameters"]["reason"], "multiple")
+
+    def test_one_user_has_a_quarter_of_the_connections(self):
+        self.server.configure("[daemon]\nclients_max = 8\n")
+        self.server.reload()
+        self.server.wait_log("read anew")
+        os.chmod(self.server.socket_path, 0o666)
+        script = (
+            "import os, sys; sys.path.insert(0, %r)\n"
+            "from prezero_test import *; os.setgid(4321); os.setuid(4321)\n"
+            "cs = [Client(%r) for i in range(2)]; [c.call('Status') for c in cs]\n"
+            # Refused whether it asks before or after the daemon has hung up.
+            "for patience_s in (0, 0.2) * 10:\n"
+            "    with Client(%r) as c:\n"
+            "        time.sleep(patience_s)\n"
+            "        try: c.send('Status')\n"
+            "        except BrokenPipeError: pass\n"
+            "        print(json.dumps(c.receive()))\n"
+            "        try: assert c.receive() is None\n"
+            "        except ConnectionResetError: pass\n"
+            "os.environ['PREZERO_SOCKET'] = %r\n"
+            "print(subprocess.run([PREZERO, 'status'], capture_output=True, text=True))\n"
+            "cs[0].close(); time.sleep(0.2); Client(%r).call('Status')\n"
+            % (os.path.dirname(os.path.abspath(__file__)), *[self.server.socket_path] * 4))
+        result = subprocess.run([PYTHON, "-c", script], capture_output=True, text=True, check=False)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        *replies, program = result.stdout.splitlines()
+        for reply in map(json.loads, replies):
+            self.assertEqual((reply["error"], reply["parameters"]["reason"]),
+                             ("io.prezero.Pool.Refused", "limit"))
+        for word in ("user 4321 has 2 connections", "raise clients_max in"):
+            self.assertIn(word, program)
+        with self.server.connect() as client:  # root
+            client.call("Status")
 
     def test_cut_off(self):
         for end in range(0, len(INFO), 5):

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -145,6 +146,30 @@ static void leaves_itself_out(void **state)
 	close(fd);
 }
 
+/* With too few descriptors to look, it is not said that nobody holds it. */
+static void out_of_descriptors(void **state)
+{
+	pid_t holder = start_holder(true, true);
+	struct rlimit limit, few;
+	unsigned int n_failed = 0;
+	struct holder found;
+
+	(void)state;
+	assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
+	few = limit;
+	for (few.rlim_cur = 3; few.rlim_cur < 40; few.rlim_cur++) {
+		int n;
+
+		assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
+		n = host_holders(host, file.st_dev, file.st_ino, &found, 1);
+		assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
+		assert_true(n < 0 || (n == 1 && found.pid == holder));
+		n_failed += n < 0;
+	}
+	assert_in_range(n_failed, 1, 36);
+	stop_holder(holder);
+}
+
 /* Processes that are born and die during the scan do not disturb it. */
 static void while_processes_come_and_go(void **state)
 {
@@ -205,6 +230,7 @@ int main(void)
 		TEST(nobody),
 		TEST(finds_each),
 		TEST(leaves_itself_out),
+		TEST(out_of_descriptors),
 		TEST(while_processes_come_and_go),
 		TEST(imagined),
 	};

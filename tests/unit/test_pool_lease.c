@@ -5,9 +5,13 @@
  */
 #include "pool_test.h"
 
+#include <linux/userfaultfd.h>
+#include <pthread.h>
 #include <sys/file.h>
+#include <sys/ioctl.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 
 #define BYTES (4 * MIB)
 
@@ -331,7 +335,7 @@ static void test_a_read_is_bounded(void **state)
 	}
 	for (unsigned int i = 0; i < 1000; i++)
 		close(openat(dir_fd, path[i % 2], O_RDWR | O_CLOEXEC));
-	assert_int_equal(pool_read_closed(pool), 0);
+	assert_int_equal(pool_read_closed(pool), 1);
 	assert_int_equal(poll(&poll_fd, 1, 0), 1);
 	assert_non_null(pool_next_closed(pool));
 	assert_non_null(pool_next_closed(pool));
@@ -429,6 +433,122 @@ static void test_out_of_descriptors(void **state)
 	assert_int_equal(end_closed(pool), 1);
 }
 
+/* The path is its user's to open: such a holder has no lock, and keeps the lease all the same. */
+static void test_open_without_the_lock(void **state)
+{
+	struct pool_recovery recovery;
+	struct segment *segment;
+	char path[128];
+	int fd, second;
+
+	(void)state;
+	host_required();
+	for (int restart = 0; restart < 2; restart++) {
+		segment = make_ready(pool, BYTES);
+		fd = lend(pool, segment, CONSUMER, NULL);
+		assert_true(pool_segment_path(pool, segment, path, sizeof(path)) > 0);
+		second = openat(dir_fd, path, O_RDWR | O_CLOEXEC);
+		assert_true(second >= 0);
+		close(fd);
+		assert_int_equal(end_closed(pool), 0);
+		assert_int_equal(pool_lease_is_held(pool, segment), 0);
+		assert_int_equal(pool_try_end_lease(pool, segment, NULL), -EBUSY);
+		if (restart) {
+			pool_close(pool);
+			pool = open_pool(dir_fd, page, &recovery);
+			assert_int_equal(recovery.n_lent_kept, 1);
+			/* to be looked at, for nobody will tell */
+			assert_ptr_equal(pool_next_closed(pool), pool_next(pool, NULL));
+		}
+		close(second);
+		assert_int_equal(end_closed(pool), 1);
+	}
+}
+
+/* A write() from memory that nobody serves yet: it keeps the lock of the file's inode until it is. */
+struct writer {
+	pthread_t thread;
+	int fd, fault_fd;
+	char *memory;
+};
+
+static void *write_on(void *arg)
+{
+	const struct writer *writer = arg;
+
+	(void)!write(writer->fd, writer->memory, 1);
+	return NULL;
+}
+
+static int start_writer(struct writer *writer, int fd)
+{
+	struct uffdio_api api = {.api = UFFD_API};
+	struct uffdio_register range = {.range.len = page.bytes,
+					.mode = UFFDIO_REGISTER_MODE_MISSING};
+	struct pollfd poll_fd = {.events = POLLIN};
+
+	writer->fault_fd = (int)syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK);
+	if (writer->fault_fd < 0)
+		return -errno;
+	writer->fd = fd;
+	writer->memory =
+		mmap(NULL, page.bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	assert_ptr_not_equal(writer->memory, MAP_FAILED);
+	range.range.start = (uintptr_t)writer->memory;
+	assert_int_equal(ioctl(writer->fault_fd, UFFDIO_API, &api), 0);
+	assert_int_equal(ioctl(writer->fault_fd, UFFDIO_REGISTER, &range), 0);
+	assert_int_equal(pthread_create(&writer->thread, NULL, write_on, writer), 0);
+	poll_fd.fd = writer->fault_fd;
+	assert_int_equal(poll(&poll_fd, 1, 10000), 1);
+	return 0;
+}
+
+static void end_writer(struct writer *writer)
+{
+	struct uffdio_zeropage zero = {
+		.range = {.start = (uintptr_t)writer->memory, .len = page.bytes}};
+
+	assert_int_equal(ioctl(writer->fault_fd, UFFDIO_ZEROPAGE, &zero), 0);
+	pthread_join(writer->thread, NULL);
+	close(writer->fault_fd);
+	munmap(writer->memory, page.bytes);
+	close(writer->fd);
+}
+
+/* Nothing that the pool does with a lent file waits for its lessee, be the lock on the lease gone or not. */
+static void test_a_lessee_that_holds_the_inode(void **state)
+{
+	struct pool_recovery recovery;
+	struct segment *segment;
+	struct writer writer;
+	char path[128];
+	int fd, r;
+
+	(void)state;
+	host_required();
+	segment = make_ready(pool, BYTES);
+	fd = lend(pool, segment, CONSUMER, "vm7");
+	assert_true(pool_segment_path(pool, segment, path, sizeof(path)) > 0);
+	r = start_writer(&writer, openat(dir_fd, path, O_RDWR | O_CLOEXEC));
+	if (r < 0) {
+		close(fd);
+		print_message("# userfaultfd: %s\n", strerror(-r));
+		skip();
+	}
+	alarm(30); /* rather than wait for ever */
+	assert_int_equal(pool_give_lease(pool, segment), 0);
+	assert_int_equal(pool_lease_is_held(pool, segment), 1);
+	close(fd);
+	assert_int_equal(end_closed(pool), 0);
+	assert_int_equal(pool_try_end_lease(pool, segment, NULL), -EBUSY);
+	pool_close(pool);
+	pool = open_pool(dir_fd, page, &recovery);
+	assert_int_equal(recovery.n_lent_kept, 1);
+	alarm(0);
+	end_writer(&writer);
+	assert_int_equal(end_closed(pool), 1);
+}
+
 /* An administrator removed the file: the lease is over. */
 static void test_file_removed(void **state)
 {
@@ -483,6 +603,9 @@ int main(int argc, char **argv)
 		cmocka_unit_test_setup_teardown(test_a_read_is_bounded, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_hostile_lessee, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_out_of_descriptors, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_open_without_the_lock, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_a_lessee_that_holds_the_inode, setup,
+						teardown),
 		cmocka_unit_test_setup_teardown(test_file_removed, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_never_lent_again, setup, teardown),
 	};

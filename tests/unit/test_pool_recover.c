@@ -111,6 +111,44 @@ static void test_restart(void **state)
 	pool_close(pool);
 }
 
+/* Given while in use: it still is after a restart, and ends with its holder, its mark with it. */
+static void test_restart_given(void **state)
+{
+	struct pool_recovery recovery;
+	struct segment *segment;
+	struct pool *pool;
+	char mark[64];
+	int fd;
+
+	(void)state;
+	host_required();
+	pool = open_pool(dir_fd, page, NULL);
+	for (int is_held = 0; is_held < 2; is_held++) {
+		segment = make_ready(pool, BYTES);
+		fd = lend(pool, segment, CONSUMER, "vm7");
+		assert_int_equal(pool_give_lease(pool, segment), 0);
+		snprintf(mark, sizeof(mark), "lent/0-%016llx.given",
+			 (unsigned long long)segment->id);
+		assert_int_equal(faccessat(dir_fd, mark, F_OK, 0), 0);
+		if (!is_held)
+			close(fd);
+		pool_close(pool);
+		pool = open_pool(dir_fd, page, &recovery);
+		assert_int_equal(recovery.n_lent_kept, 1);
+		segment = pool_find_lease_by_name(pool, "vm7");
+		assert_non_null(segment);
+		assert_true(segment->is_given);
+		if (is_held) {
+			assert_int_equal(end_closed(pool), 0);
+			assert_true(oracle_is_zero(fd, BYTES));
+			close(fd);
+		}
+		assert_int_equal(end_closed(pool), 1);
+		assert_int_equal(faccessat(dir_fd, mark, F_OK, 0), -1);
+	}
+	pool_close(pool);
+}
+
 static void make_file(const char *path, mode_t mode, uint64_t bytes, uint64_t full_bytes)
 {
 	int fd = openat(dir_fd, path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, mode);
@@ -193,6 +231,10 @@ static void test_hostile_lent(void **state)
 	make_file("lent/0-0123456789abcde3=", 0600, BYTES, BYTES);
 	assert_int_equal(mkfifoat(dir_fd, "lent/0-0123456789abcde4=fifo", 0600), 0);
 	make_file("lent/0-0123456789abcde5", 0600, BYTES, BYTES); /* nobody's */
+	/* Marks of no lease, and of one without a name. */
+	make_file("lent/0-0123456789abcde9.given", 0600, 0, 0);
+	make_file("lent/0-0123456789abcdef.given", 0600, 0, 0);
+	make_file("lent/.given", 0600, 0, 0);
 	/* In filling/, nothing stays. */
 	make_file("filling/0-0123456789abcde6", 0600, BYTES, BYTES);
 	make_file("filling/anything", 0600, BYTES, BYTES);
@@ -200,7 +242,8 @@ static void test_hostile_lent(void **state)
 
 	pool = open_pool(dir_fd, page, &recovery);
 	assert_int_equal(recovery.n_filling_dropped, 3);
-	assert_int_equal(recovery.n_lent_kept + recovery.n_lent_ended, 8);
+	assert_int_equal(recovery.n_lent_kept + recovery.n_lent_ended, 9);
+	assert_int_equal(faccessat(dir_fd, "lent/0-0123456789abcde9.given", F_OK, 0), -1);
 	/* Which of two with one name or one id stays is chance. */
 	assert_in_range(recovery.n_lent_kept, 2, 2);
 	for (segment = NULL; (segment = pool_next(pool, segment));)
@@ -277,12 +320,12 @@ static int use_up(struct pool *pool, struct segment *segment, const char *name)
 	if (pool_lend(pool, segment, &lessee, &fd) < 0)
 		return -1;
 	oracle_dirty(fd, segment->bytes);
-	if (name && pool_unname_lease(pool, segment) < 0)
+	if (name && pool_give_lease(pool, segment) < 0)
 		return -1;
 	fd = close_fd(fd);
-	if (pool_read_closed(pool) < 0 || pool_lease_is_held(pool, segment) != 0)
+	if (pool_read_closed(pool) < 0)
 		return -1;
-	return pool_end_lease(pool, segment, NULL);
+	return try_end(pool, segment) ? 0 : -1;
 }
 
 static int live(void *arg)
@@ -444,6 +487,7 @@ int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_restart, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_restart_given, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_hostile_ready, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_hostile_lent, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_directories, setup, teardown),

@@ -135,8 +135,7 @@ struct test {
 	bool no_file; /* means something without zeroable_hugepages too */
 	bool unloaded; /* loads and removes the module by itself */
 	bool only_by_name; /* not part of a full run */
-	int lost_pages; /* pages that the test takes out of service for good */
-	int lost_1g_pages; /* and gigantic ones that the kernel may not find memory for again */
+	int lost_pages; /* 2M pages that the test takes out of service for good */
 };
 
 struct test_group {
