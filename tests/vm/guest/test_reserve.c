@@ -420,7 +420,6 @@ static const struct test tests[] = {
 	 .run = reserve_gigantic,
 	 .sizes = SIZE_1G,
 	 .no_file = true,
-	 .lost_1g_pages = 1,
 	 .limit_s = 120},
 };
 
