@@ -119,6 +119,13 @@ class Imagined(RunsReserve, unittest.TestCase):
         self.assertEqual(method(), "plain")
         config.write_text("CONFIG_A=y\nCONFIG_INIT_ON_ALLOC_DEFAULT_ON=y\n")
         self.assertEqual(method(), "parallel")
+        config.rename(config.parent / "away")
+        elsewhere = tree / "lib/modules/6.1.0-57-amd64/config"
+        elsewhere.parent.mkdir(parents=True)
+        elsewhere.write_text("# CONFIG_INIT_ON_ALLOC_DEFAULT_ON is not set\n")
+        self.assertEqual(method(), "plain")
+        elsewhere.write_text("CONFIG_INIT_ON_ALLOC_DEFAULT_ON=y\n")
+        self.assertEqual(method(), "parallel")
         command_line.write_text("quiet init_on_alloc=1 init_on_alloc=0\n")
         self.assertEqual(method(), "plain")
         command_line.write_text("init_on_alloc=0 init_on_alloc=on ro\n")

@@ -160,6 +160,15 @@ static void refusals(void **state)
 	refuse(4 * MIB, SHORT_NOT_MULTIPLE, 1);
 	goal.page_bytes = 64 * 1024;
 	refuse(2 * MIB, SHORT_NO_CLASS, -1);
+	/* A cpuset that names one node only. */
+	goal.page_bytes = 2 * MIB;
+	host.node[0].online = false;
+	goal.share[0] = (struct reserve_share){0, 2 * MIB, 0};
+	refuse(2 * MIB, SHORT_CGROUP, 0);
+	goal.n_shares = 0;
+	refuse(66 * GIB, SHORT_CGROUP, -1);
+	decide(GIB);
+	check(1, 0, 512, 512);
 }
 
 static void method(enum reserve_method want, enum reserve_reason reason)
