@@ -23,7 +23,8 @@
 /* A kernel that zeroes nothing grows the pool in no time: of more pages it can be measured. */
 #define UNZEROED_FACTOR 8
 /* What of a node is left alone as the rest is fragmented. */
-#define SPARE_BYTES (192UL << 20)
+#define SPARE_BYTES (48UL << 20)
+#define MOVES_LOCKED "/proc/sys/vm/compact_unevictable_allowed"
 #define FRAGMENTED_PAGES 288L
 #define REGROW_TRIES 20
 #define STATUS_REFUSED 3
@@ -270,7 +271,8 @@ struct fragments {
 };
 
 /* The recipe: nearly all that node 0 has free is filled with base pages, and every other one of them is
- * given back. Half of it is free then, and no huge page fits anywhere before pages have been moved. */
+ * given back. Half of it is free then, and no huge page fits anywhere before pages have been moved; one
+ * half is locked, which this kernel is told not to move. */
 static void hold_fragments(void *argument)
 {
 	const struct fragments *fragments = argument;
@@ -285,6 +287,7 @@ static void hold_fragments(void *argument)
 		address[at] = 1;
 	for (size_t at = 0; at < fragments->bytes; at += 2 * BASE_BYTES)
 		madvise(address + at, BASE_BYTES, MADV_DONTNEED);
+	require(!mlock2(address, fragments->bytes / 2, MLOCK_ONFAULT), "nothing can be locked");
 	require(write(fragments->ready, "", 1) == 1, "nobody waits");
 	for (;;)
 		pause();
@@ -302,9 +305,9 @@ static int fragment(size_t *bytes)
 		*bytes = (node_free_bytes(0) - SPARE_BYTES) / (2 * BASE_BYTES) * (2 * BASE_BYTES);
 	fragments = (struct fragments){*bytes, ends[1]};
 	pid = start_child(hold_fragments, &fragments);
+	close(ends[1]);
 	require(read(ends[0], &byte, 1) == 1, "memory was not fragmented");
 	close(ends[0]);
-	close(ends[1]);
 	return pid;
 }
 
@@ -328,8 +331,10 @@ static void reserve_fragmented(const struct page_size *size)
 	pool_write_number(size, 0, "nr_hugepages",
 			  base + (long)(node_free_bytes(0) >> size->shift) - FRAGMENTED_PAGES);
 	fill = pool_count(size, 0).nr;
+	file_write(MOVES_LOCKED, "0");
 	holder = fragment(&bytes);
-	wanted = fill + (long)(bytes >> size->shift);
+	/* Less than is free: contiguous memory is what there is too little of. */
+	wanted = fill + (long)(bytes / 16 * 7 >> size->shift);
 	pool_write_number(size, 0, "nr_hugepages", wanted);
 	plain = pool_count(size, 0).nr - fill;
 	end_fragments(holder);
@@ -342,6 +347,7 @@ static void reserve_fragmented(const struct page_size *size)
 						      NULL});
 	ours = pool_count(size, 0).nr - fill;
 	end_fragments(holder);
+	file_write(MOVES_LOCKED, "1");
 	note("of %ld pages the plain write gets %ld, prezero %ld", wanted - fill, plain, ours);
 	check(status == STATUS_PARTIAL, "%d: %s", status, reply);
 	check(ours > plain && ours < wanted - fill, "%ld pages, the plain write %ld of %ld", ours,
