@@ -58,7 +58,7 @@ static const char doc[] =
 	"Do the same consumer's work cold and from the pool, in turns, and compare.\v"
 	"Cases:\n"
 	"  handover  map and touch huge pages, against take and map\n"
-	"  qemu      QEMU from start to exit: nothing touched, prealloc, from the pool\n"
+	"  qemu      QEMU from start to `quit`: nothing touched, prealloc, from the pool\n"
 	"  mlock     lock anonymous memory, against a segment, of thp and base pages\n"
 	"  fill      fill segments, against a bare loop of MADV_POPULATE_WRITE\n"
 	"  leases    take and give one page, by eight clients at once\n"

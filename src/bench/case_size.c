@@ -16,6 +16,7 @@ static json_t *measure(struct bench *bench, uint64_t bytes)
 		.page_text = "2M",
 		.page = {PAGE_HUGETLB, 2ULL << 20},
 		.bytes = bytes,
+		.qemu = qemu_quickest(),
 		.prealloc_threads = bench->n_threads,
 	};
 	struct trial touched = {0};
@@ -26,7 +27,7 @@ static json_t *measure(struct bench *bench, uint64_t bytes)
 		{.prepare = prepare_pool, .run = run_qemu_pool, .arg = &work},
 		{.prepare = prepare_cold, .run = run_qemu_floor, .arg = &work},
 	};
-	unsigned int n_trials = qemu_is_installed() ? ARRAY_LEN(trials) : 2;
+	unsigned int n_trials = work.qemu ? ARRAY_LEN(trials) : 2;
 	json_t *point = json_pack("{s:I}", "bytes", (json_int_t)bytes);
 
 	trials_interleave(bench, "size", trials, n_trials, bench_rounds(bench, 3));

@@ -40,6 +40,15 @@ static struct prezero_request request_of(const struct bench *bench, const struct
 	return request;
 }
 
+static int take_ready(struct bench *bench, struct trial *trial, struct prezero_lease **ret)
+{
+	struct prezero *connection = service_connection(bench->service);
+	struct prezero_request request = request_of(bench, trial->arg);
+	int r = prezero_take(connection, &request, sizeof(request), ret);
+
+	return r < 0 ? trial_fail(trial, r, "%s", prezero_error(connection)) : 0;
+}
+
 int run_touch_cold(struct bench *bench, struct trial *trial, double *ret_s)
 {
 	const struct work *work = trial->arg;
@@ -124,15 +133,13 @@ int run_mlock_cold(struct bench *bench, struct trial *trial, double *ret_s)
 int run_mlock_pool(struct bench *bench, struct trial *trial, double *ret_s)
 {
 	const struct work *work = trial->arg;
-	struct prezero *connection = service_connection(bench->service);
-	struct prezero_request request = request_of(bench, work);
 	double started_s = now_s();
 	struct prezero_lease *lease;
 	void *address;
-	int r = prezero_take(connection, &request, sizeof(request), &lease);
+	int r = take_ready(bench, trial, &lease);
 
 	if (r < 0)
-		return trial_fail(trial, r, "%s", prezero_error(connection));
+		return r;
 	r = map_file(work->page, prezero_lease_fd(lease), work->bytes, &address);
 	if (r == 0) {
 		r = lock(trial, address);
@@ -153,7 +160,7 @@ int run_qemu_floor(struct bench *bench, struct trial *trial, double *ret_s)
 	(void)bench;
 	snprintf(backend, sizeof(backend), "memory-backend-ram,id=mem,size=%" PRIu64 "M",
 		 work->bytes >> 20);
-	return qemu_start_and_quit(trial, backend, work->bytes, ret_s);
+	return qemu_start_and_quit(trial, work->qemu, backend, work->bytes, ret_s);
 }
 
 int run_qemu_prealloc(struct bench *bench, struct trial *trial, double *ret_s)
@@ -166,24 +173,20 @@ int run_qemu_prealloc(struct bench *bench, struct trial *trial, double *ret_s)
 		 "memory-backend-memfd,id=mem,size=%" PRIu64
 		 "M,hugetlb=on,hugetlbsize=2M,share=on,prealloc=on,prealloc-threads=%u",
 		 work->bytes >> 20, work->prealloc_threads);
-	return qemu_start_and_quit(trial, backend, work->bytes, ret_s);
+	return qemu_start_and_quit(trial, work->qemu, backend, work->bytes, ret_s);
 }
 
 int run_qemu_pool(struct bench *bench, struct trial *trial, double *ret_s)
 {
 	const struct work *work = trial->arg;
-	struct prezero *connection = service_connection(bench->service);
-	struct prezero_request request = request_of(bench, work);
+	double started_s = now_s(), taken_s;
 	struct prezero_lease *lease;
 	char backend[512];
-	double taken_s;
-	int r;
+	int r = take_ready(bench, trial, &lease);
 
-	taken_s = now_s();
-	r = prezero_take(connection, &request, sizeof(request), &lease);
 	if (r < 0)
-		return trial_fail(trial, r, "%s", prezero_error(connection));
-	taken_s = now_s() - taken_s;
+		return r;
+	taken_s = now_s() - started_s;
 
 	/* The daemon rests while QEMU starts, and does not replace the segment when it ends. */
 	r = service_keep_leases(bench->service, trial->reason, sizeof(trial->reason));
@@ -192,7 +195,7 @@ int run_qemu_pool(struct bench *bench, struct trial *trial, double *ret_s)
 			 "memory-backend-file,id=mem,size=%" PRIu64 "M,mem-path=%s,share=on%s",
 			 work->bytes >> 20, prezero_lease_path(lease),
 			 work->is_populated ? ",prealloc=on" : "");
-		r = qemu_start_and_quit(trial, backend, work->bytes, ret_s);
+		r = qemu_start_and_quit(trial, work->qemu, backend, work->bytes, ret_s);
 		*ret_s += taken_s;
 	}
 	prezero_lease_free(lease);

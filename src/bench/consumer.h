@@ -10,10 +10,13 @@
 
 #include "bench/harness.h"
 
+struct qemu;
+
 struct work {
 	const char *page_text;
 	struct page_size page;
 	uint64_t bytes;
+	const struct qemu *qemu; /* of run_qemu_...() */
 	unsigned int prealloc_threads; /* of run_qemu_prealloc */
 	bool is_populated; /* of run_qemu_pool: QEMU maps every page at its start */
 };
@@ -30,7 +33,7 @@ int run_take_and_map(struct bench *bench, struct trial *trial, double *ret_s);
 int run_mlock_cold(struct bench *bench, struct trial *trial, double *ret_s);
 int run_mlock_pool(struct bench *bench, struct trial *trial, double *ret_s);
 
-/* QEMU from start to exit. The floor is the same QEMU with as much memory, none of it touched: no
+/* QEMU from its start to the reply to `quit`. The floor is the same QEMU with as much memory, none of it touched: no
  * way to get memory can be faster. From the pool, the time begins before the request for the
  * segment. */
 int run_qemu_floor(struct bench *bench, struct trial *trial, double *ret_s);

@@ -15,11 +15,16 @@ static const struct figure {
 	enum bench_case from;
 	const char *meaning;
 } figures[] = {
-	{"qemu_start_over_floor", CASE_QEMU, "QEMU start from the pool / no memory touched"},
+	{"qemu_start_over_floor", CASE_QEMU,
+	 "quickest QEMU's start: from the pool / no memory touched"},
 	{"qemu_start_populated_over_floor", CASE_QEMU, "the same with every page mapped at start"},
 	{"qemu_prealloc_over_ours", CASE_QEMU, "prealloc with all threads / from the pool"},
 	{"qemu_prealloc_one_thread_over_ours", CASE_QEMU,
 	 "prealloc with one thread / from the pool"},
+	{"qemu_pc_start_over_floor", CASE_QEMU, "the four of the whole QEMU, as a PC"},
+	{"qemu_pc_start_populated_over_floor", CASE_QEMU, ""},
+	{"qemu_pc_prealloc_over_ours", CASE_QEMU, ""},
+	{"qemu_pc_prealloc_one_thread_over_ours", CASE_QEMU, ""},
 	{"handover_ms_per_gib_2M", CASE_HANDOVER, "take and map, ms a GiB of 2M pages"},
 	{"handover_ms_per_gib_1G", CASE_HANDOVER, "take and map, ms a GiB of 1G pages"},
 	{"touch_cold_over_pool_2M", CASE_HANDOVER, "map and touch 2M pages: cold / pool"},

@@ -63,7 +63,8 @@ static struct page_class class_of(const struct sweep *sweep)
 
 static int reserve(struct sweep *sweep, const struct point *point, double *ret_s)
 {
-	const struct reserve_config config = {.host = sweep->host, .runtime_dir = RUNTIME_DIR};
+	const struct reserve_config config = {
+		.host = sweep->host, .seen = sweep->view, .runtime_dir = RUNTIME_DIR};
 	AUTO_FREE struct reserve_goal *goal = calloc(1, sizeof(*goal));
 	AUTO_FREE struct reserve_plan *plan = malloc(sizeof(*plan));
 	AUTO_FREE struct reserve_result *result = malloc(sizeof(*result));
@@ -274,10 +275,27 @@ static json_t *points_json(const struct point *point, unsigned int n)
 	return list;
 }
 
+/* The same measurement has one name without the module and another with it; the other is null, and why. */
+static json_t *write_figures(const struct sweep *sweep, const struct point *best)
+{
+	double ratio = median(&sweep->plain.reserve) / median(&best->reserve);
+	const struct hugetlb_view *size = host_view_hugetlb(sweep->view, PAGE_BYTES);
+	bool has_module = size && size->node[sweep->node].has_zeroable;
+
+	return json_pack(
+		"{s:o, s:o, s:{s:s}}", "reserve_over_plain_write",
+		has_module ? json_null() : json_real(ratio), "reserve_over_plain_write_with_module",
+		has_module ? json_real(ratio) : json_null(), "reasons",
+		has_module ? "reserve_over_plain_write" : "reserve_over_plain_write_with_module",
+		has_module ? "this kernel has zeroable_hugepages: run it without the module" :
+			     "this kernel has no zeroable_hugepages: run it with the module "
+			     "loaded");
+}
+
 static json_t *sweep_json(const struct sweep *sweep)
 {
 	const struct point *one = &sweep->point[0], *best = one;
-	json_t *two = json_null();
+	json_t *two = json_null(), *object, *write;
 
 	for (unsigned int i = 0; i < sweep->n_points; i++) {
 		if (sweep->point[i].n_threads == sweep->best_threads)
@@ -285,14 +303,17 @@ static json_t *sweep_json(const struct sweep *sweep)
 		if (sweep->point[i].n_threads == 2)
 			two = json_real(median(&one->all) / median(&sweep->point[i].all));
 	}
-	return json_pack(
-		"{s:o, s:o, s:o, s:{s:f, s:f}, s:{s:i, s:o, s:f, s:f}}", "grow_and_touch",
+	object = json_pack(
+		"{s:o, s:o, s:o, s:{s:f, s:f}, s:{s:i, s:o, s:f}}", "grow_and_touch",
 		point_json(&sweep->plain), "threads", points_json(sweep->point, sweep->n_points),
 		"sizes", points_json(sweep->size, SIZES), "fit", "fixed_s", sweep->fixed_s,
 		"s_per_gib", sweep->s_per_gib, "figures", "recommended_threads",
 		(int)sweep->best_threads, "two_threads_speedup", two, "ready_over_grow_and_touch",
-		median(&sweep->plain.all) / median(&best->all), "reserve_over_plain_write",
-		median(&sweep->plain.reserve) / median(&best->reserve));
+		median(&sweep->plain.all) / median(&best->all));
+	write = write_figures(sweep, best);
+	json_object_update(json_object_get(object, "figures"), write);
+	json_decref(write);
+	return object;
 }
 
 static void print_table(const struct sweep *sweep)

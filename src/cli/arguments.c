@@ -45,3 +45,44 @@ int64_t argument_wait_ms(const struct argp_state *state, const char *text)
 		argp_error(state, "--wait '%s': not a time: write 500ms, 30s or 5m", text);
 	return (int64_t)ms;
 }
+
+enum { OPTION_PAGE = 0x100, OPTION_NODE, OPTION_WAIT, OPTION_PARTIAL };
+
+static const struct argp_option options[] = {
+	{"page", OPTION_PAGE, "PAGE", 0,
+	 "Page size: 2M, 1G, thp or base (default: the host's default huge page)", 0},
+	{"node", OPTION_NODE, "NODE", 0, "NUMA node (default: any)", 0},
+	{"wait", OPTION_WAIT, "TIME", 0,
+	 "Wait at most so long, 0 not at all (default: as long as filling takes)", 0},
+	{"partial", OPTION_PARTIAL, 0, 0, "Take it even while it is still being filled", 0},
+	{0},
+};
+
+static error_t parse(int key, char *arg, struct argp_state *state)
+{
+	struct prezero_request *request = *(struct prezero_request **)state->input;
+
+	switch (key) {
+	case OPTION_PAGE:
+		request->page = arg;
+		return 0;
+	case OPTION_NODE:
+		request->node = argument_node(state, arg);
+		return 0;
+	case OPTION_WAIT:
+		request->wait_ms = argument_wait_ms(state, arg);
+		return 0;
+	case OPTION_PARTIAL:
+		request->flags |= PREZERO_TAKE_PARTIAL;
+		return 0;
+	default:
+		return ARGP_ERR_UNKNOWN;
+	}
+}
+
+static const struct argp request_argp = {.options = options, .parser = parse};
+const struct argp_child request_options[] = {
+	[REQUEST_SESSION] = {.argp = &session_argp},
+	[REQUEST_REQUEST] = {.argp = &request_argp},
+	{0},
+};

@@ -57,6 +57,7 @@ struct session {
 
 /* The child parser of --json and --socket: its input is the session, handed over with
  * state->child_inputs[0] at ARGP_KEY_INIT. */
+extern const struct argp session_argp;
 extern const struct argp_child session_options[];
 
 /* STATUS_DONE, or the exit status after having said why. */
@@ -78,5 +79,10 @@ MUST_CHECK int session_flush(const struct session *session);
 uint64_t argument_bytes(const struct argp_state *state, const char *what, const char *text);
 int argument_node(const struct argp_state *state, const char *text);
 int64_t argument_wait_ms(const struct argp_state *state, const char *text);
+
+/* The child parsers of what takes memory: those of session_options, and --page, --node, --wait and
+ * --partial, whose input is where the request that they fill in is found: a struct prezero_request **. */
+extern const struct argp_child request_options[];
+enum { REQUEST_SESSION, REQUEST_REQUEST }; /* in state->child_inputs */
 
 #endif

@@ -25,7 +25,7 @@ static const struct argp_option options[] = {
 	{"split", OPTION_SPLIT, "NODE=PART,...", 0,
 	 "What of SIZE each node has: 0=25%,1=75% or 0=48G,1=16G", 0},
 	{"threads", OPTION_THREADS, "N", 0,
-	 "Threads in all (default: a quarter of the CPUs, at least one a node)", 0},
+	 "Threads in all (default: a quarter of the CPUs, at least two, and one a node)", 0},
 	{"sysroot", OPTION_SYSROOT, "DIR", OPTION_HIDDEN, "Look at the machine that DIR shows", 0},
 	{"json", OPTION_JSON, 0, 0, "Print exactly one JSON value", -2},
 	{0},
@@ -175,6 +175,29 @@ static int fail_no_page(const struct pages_wish *wish, const char *what)
 				 list[0] ? list : "no huge pages");
 }
 
+static int fail_cpuset(const struct pages_wish *wish, int node)
+{
+	char usable[BYTES_TEXT_MAX], total[BYTES_TEXT_MAX];
+	uint64_t usable_bytes = 0;
+
+	if (node >= 0)
+		return session_fail_text(
+			wish->session, -ENOMEM,
+			"node %d: the cgroup of this process (cpuset.mems) keeps it "
+			"away from that node: run it outside of that cgroup",
+			node);
+	for (unsigned int i = 0; i < wish->view->nodes_end; i++) {
+		if (wish->view->node[i].online)
+			usable_bytes += wish->view->node[i].total_bytes;
+	}
+	return session_fail_text(
+		wish->session, -ENOMEM,
+		"SIZE %s: the cgroup of this process (cpuset.mems) lets it use nodes with %s of this "
+		"machine's %s: run it outside of that cgroup",
+		wish->size_text, format_bytes_short(usable_bytes, usable),
+		format_bytes_short(wish->view->total_bytes, total));
+}
+
 static int fail_goal(const struct pages_wish *wish, enum shortage why, int node)
 {
 	char page[BYTES_TEXT_MAX], total[BYTES_TEXT_MAX];
@@ -188,6 +211,8 @@ static int fail_goal(const struct pages_wish *wish, enum shortage why, int node)
 					 "node %d: no such NUMA node here, or it has no memory for "
 					 "this process",
 					 node);
+	case SHORT_CGROUP:
+		return fail_cpuset(wish, node);
 	case SHORT_NOT_MULTIPLE:
 		return session_fail_text(wish->session, -EINVAL,
 					 "SIZE %s: not a multiple of the page, %s", wish->size_text,

@@ -378,6 +378,7 @@ static int run(struct reserve *reserve)
 	struct session *session = reserve->session;
 	const struct reserve_config config = {
 		.host = reserve->wish.host,
+		.seen = reserve->wish.view,
 		.runtime_dir = reserve->runtime_dir,
 		.deadline_ms = reserve->deadline_ms,
 		.all_or_nothing = reserve->all_or_nothing,

@@ -30,51 +30,34 @@ struct run {
 	struct memory memory[MEMORIES_MAX];
 	/* What was given before the first --memory: the default for each. */
 	struct prezero_request common;
+	struct prezero_request *filled_in; /* by the options that come now */
 	char **command; /* ends with NULL */
 };
 
-enum { OPTION_MEMORY = 0x100, OPTION_PAGE, OPTION_NODE, OPTION_WAIT, OPTION_PARTIAL };
+enum { OPTION_MEMORY = 0x100 };
 
 static const struct argp_option options[] = {
 	{"memory", OPTION_MEMORY, "SIZE", 0, "Take SIZE bytes; may be repeated", 0},
-	{"page", OPTION_PAGE, "PAGE", 0,
-	 "Page size: 2M, 1G, thp or base (default: the host's default huge page)", 0},
-	{"node", OPTION_NODE, "NODE", 0, "NUMA node (default: any)", 0},
-	{"wait", OPTION_WAIT, "TIME", 0,
-	 "Wait at most so long, 0 not at all (default: as long as filling takes)", 0},
-	{"partial", OPTION_PARTIAL, 0, 0, "Take it even while it is still being filled", 0},
 	{0},
 };
 
 static error_t parse(int key, char *arg, struct argp_state *state)
 {
 	struct run *run = state->input;
-	struct prezero_request *request =
-		run->n_memories ? &run->memory[run->n_memories - 1].request : &run->common;
 
 	switch (key) {
 	case ARGP_KEY_INIT:
-		state->child_inputs[0] = run->session;
+		state->child_inputs[REQUEST_SESSION] = run->session;
+		state->child_inputs[REQUEST_REQUEST] = &run->filled_in;
+		run->filled_in = &run->common;
 		return 0;
 	case OPTION_MEMORY:
 		if (run->n_memories == MEMORIES_MAX)
 			argp_error(state, "more than %u times --memory", MEMORIES_MAX);
-		request = &run->memory[run->n_memories].request;
-		*request = run->common;
-		request->bytes = argument_bytes(state, "--memory", arg);
+		run->filled_in = &run->memory[run->n_memories].request;
+		*run->filled_in = run->common;
+		run->filled_in->bytes = argument_bytes(state, "--memory", arg);
 		run->memory[run->n_memories++].size_text = arg;
-		return 0;
-	case OPTION_PAGE:
-		request->page = arg;
-		return 0;
-	case OPTION_NODE:
-		request->node = argument_node(state, arg);
-		return 0;
-	case OPTION_WAIT:
-		request->wait_ms = argument_wait_ms(state, arg);
-		return 0;
-	case OPTION_PARTIAL:
-		request->flags |= PREZERO_TAKE_PARTIAL;
 		return 0;
 	case ARGP_KEY_ARGS:
 		run->command = state->argv + state->next;
@@ -248,7 +231,7 @@ int cmd_run(int argc, char **argv)
 		       "--memory in {memory2}, $PREZERO_MEMORY_2, {fd2} and $PREZERO_FD_2, and so on. "
 		       "The memory is returned when nobody has it open or mapped any more.\v"
 		       "Options after a --memory are for that one; before the first, for all.",
-		.children = session_options,
+		.children = request_options,
 	};
 	AUTO_SESSION session = {.command = argv[0]};
 	__attribute__((cleanup(run_done))) struct run run = {.session = &session,

@@ -47,7 +47,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	}
 }
 
-static const struct argp session_argp = {.options = options, .parser = parse};
+const struct argp session_argp = {.options = options, .parser = parse};
 const struct argp_child session_options[] = {{.argp = &session_argp}, {0}};
 
 /* An error's exit status, and its name in JSON. */

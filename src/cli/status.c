@@ -46,30 +46,37 @@ static void print_header(const json_t *status)
 	       format_bytes_short(member_u64(status, "filled_bytes"), a));
 }
 
-/* The fills of a class together: what they do a second, and when the last one ends. */
+/* What fills and zeroes a class, together: how much a second, and when the last one ends. */
 struct rate {
 	uint64_t bytes_per_second;
 	uint64_t eta_ms;
 	bool has_eta;
 };
 
-static struct rate class_rate(const json_t *status, const json_t *page_class)
+static void add_up(const json_t *fills, const json_t *page_class, struct rate *rate)
 {
-	struct rate rate = {0};
 	json_t *fill;
 	size_t i;
 
-	json_array_foreach(json_object_get(status, "fills"), i, fill) {
+	json_array_foreach((json_t *)fills, i, fill) {
 		uint64_t eta_ms = member_u64(fill, "eta_ms");
 
 		if (strcmp(member_text(fill, "page"), member_text(page_class, "page")) ||
 		    member_node(fill) != member_node(page_class))
 			continue;
-		rate.bytes_per_second += member_u64(fill, "bytes_per_second");
-		rate.has_eta |= json_is_integer(json_object_get(fill, "eta_ms"));
-		if (eta_ms > rate.eta_ms)
-			rate.eta_ms = eta_ms;
+		rate->bytes_per_second += member_u64(fill, "bytes_per_second");
+		rate->has_eta |= json_is_integer(json_object_get(fill, "eta_ms"));
+		if (eta_ms > rate->eta_ms)
+			rate->eta_ms = eta_ms;
 	}
+}
+
+static struct rate class_rate(const json_t *status, const json_t *page_class)
+{
+	struct rate rate = {0};
+
+	add_up(json_object_get(status, "fills"), page_class, &rate);
+	add_up(json_object_get(status, "zeroing"), page_class, &rate);
 	return rate;
 }
 

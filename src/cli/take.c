@@ -18,53 +18,36 @@
 
 struct take {
 	struct session *session;
-	struct prezero_request request;
+	struct prezero_request request, *filled_in; /* the same */
 	const char *size_text;
 	char generated_name[24];
 };
 
-enum { OPTION_PAGE = 0x100, OPTION_NODE, OPTION_NAME, OPTION_WAIT, OPTION_PARTIAL };
+enum { OPTION_NAME = 0x100 };
 
 static const struct argp_option options[] = {
-	{"page", OPTION_PAGE, "PAGE", 0,
-	 "Page size: 2M, 1G, thp or base (default: the host's default huge page)", 0},
-	{"node", OPTION_NODE, "NODE", 0, "NUMA node (default: any)", 0},
 	{"name", OPTION_NAME, "NAME", 0, "The lease's name (default: one that is made up)", 0},
-	{"wait", OPTION_WAIT, "TIME", 0,
-	 "Wait at most so long, 0 not at all (default: as long as filling takes)", 0},
-	{"partial", OPTION_PARTIAL, 0, 0, "Take it even while it is still being filled", 0},
 	{0},
 };
 
 static error_t parse(int key, char *arg, struct argp_state *state)
 {
 	struct take *take = state->input;
-	struct prezero_request *request = &take->request;
 
 	switch (key) {
 	case ARGP_KEY_INIT:
-		state->child_inputs[0] = take->session;
-		return 0;
-	case OPTION_PAGE:
-		request->page = arg;
-		return 0;
-	case OPTION_NODE:
-		request->node = argument_node(state, arg);
+		state->child_inputs[REQUEST_SESSION] = take->session;
+		state->child_inputs[REQUEST_REQUEST] = &take->filled_in;
+		take->filled_in = &take->request;
 		return 0;
 	case OPTION_NAME:
-		request->name = arg;
-		return 0;
-	case OPTION_WAIT:
-		request->wait_ms = argument_wait_ms(state, arg);
-		return 0;
-	case OPTION_PARTIAL:
-		request->flags |= PREZERO_TAKE_PARTIAL;
+		take->request.name = arg;
 		return 0;
 	case ARGP_KEY_ARG:
 		if (take->size_text)
 			argp_error(state, "one SIZE is enough: '%s'", arg);
 		take->size_text = arg;
-		request->bytes = argument_bytes(state, "SIZE", arg);
+		take->request.bytes = argument_bytes(state, "SIZE", arg);
 		return 0;
 	case ARGP_KEY_NO_ARGS:
 		argp_error(state, "SIZE is missing");
@@ -105,7 +88,7 @@ int cmd_take(int argc, char **argv)
 		.args_doc = "SIZE",
 		.doc = "Take SIZE bytes of memory as a lease and print the path of its segment. The "
 		       "lease lasts until `prezero give`.",
-		.children = session_options,
+		.children = request_options,
 	};
 	AUTO_SESSION session = {.command = argv[0]};
 	struct take take = {.session = &session, .request = PREZERO_REQUEST_INIT};

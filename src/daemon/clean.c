@@ -5,7 +5,7 @@
  * A class with a target keeps its file open: to be told of dirty pages, and to ask how many there are.
  * The team zeroes them in the background, in jobs that are short enough for fills to get their turn.
  * Only a target below "max" needs a look now and then, and only while dirty pages are left: that clean
- * ones were taken is not told by the kernel.
+ * ones were taken is not told by the kernel. The looks double their distance while nothing changes.
  *
  * Guarantees: at most one job a class; a class that fails is left alone for a while, and told once.
  */
@@ -20,7 +20,8 @@
 #include "daemon/uevent.h"
 
 #define JOB_BYTES_MAX (16ULL << 30)
-#define LOOK_INTERVAL_NS 1000000000ULL
+#define LOOK_FIRST_NS 1000000000ULL
+#define LOOK_LAST_NS 60000000000ULL
 #define RETRY_FIRST_NS 1000000000ULL
 #define RETRY_LAST_NS 60000000000ULL
 #define LINE_INTERVAL_NS 10000000000ULL
@@ -36,6 +37,12 @@ struct clean_class {
 	sd_event_source *event; /* of the file */
 	sd_event_source *timer;
 	struct fill_job *job;
+	/* Jobs one after the other: what progress and ETA are about. */
+	uint64_t round_began_ns, round_bytes; /* by those that have ended */
+	uint64_t left_bytes; /* for those to come */
+
+	uint64_t look_ns; /* the distance to the next look while nothing changes, */
+	uint64_t seen_free_pages, seen_dirty_pages; /* from this */
 
 	/* Zeroed and not yet told in a line. */
 	uint64_t pages, busy_ns;
@@ -154,6 +161,7 @@ static void job_done(void *arg, struct fill_job *job, int result)
 
 	fill_job_progress(job, &progress);
 	class->job = NULL;
+	class->round_bytes += progress.done_bytes;
 	class->pages += progress.done_bytes / class->page_class.page.bytes;
 	class->busy_ns += progress.elapsed_ns;
 	if (progress.threads_used > class->threads)
@@ -190,8 +198,14 @@ static void start_job(struct clean_class *class, uint64_t pages)
 		.done = job_done,
 		.arg = class,
 	};
-	int r = fill_team_submit(daemon->team, &request, &class->job);
+	int r;
 
+	if (!class->round_began_ns) {
+		class->round_began_ns = monotonic_ns();
+		class->round_bytes = 0;
+	}
+	class->left_bytes = pages * page_bytes - request.length_bytes;
+	r = fill_team_submit(daemon->team, &request, &class->job);
 	if (r < 0) {
 		note_failure(class, r);
 		wake_at(class, class->retry_ns);
@@ -209,10 +223,24 @@ static uint64_t count_free(const struct clean_class *class)
 	return size->node[class->page_class.node].free_pages;
 }
 
+/* When to look again at a class that is as clean as wanted. */
+static uint64_t next_look_ns(struct clean_class *class, uint64_t free_pages, uint64_t dirty_pages)
+{
+	bool is_as_it_was = free_pages == class->seen_free_pages &&
+			    dirty_pages == class->seen_dirty_pages;
+
+	class->look_ns = is_as_it_was && class->look_ns ? 2 * class->look_ns : LOOK_FIRST_NS;
+	if (class->look_ns > LOOK_LAST_NS)
+		class->look_ns = LOOK_LAST_NS;
+	class->seen_free_pages = free_pages;
+	class->seen_dirty_pages = dirty_pages;
+	return monotonic_ns() + class->look_ns;
+}
+
 /* Whatever happened: what is to be done now, and when to look again. */
 static void evaluate(struct clean_class *class)
 {
-	uint64_t dirty_pages, pages, now_ns = monotonic_ns(), wake_ns = UINT64_MAX;
+	uint64_t free_pages, dirty_pages, pages, now_ns = monotonic_ns(), wake_ns = UINT64_MAX;
 	int r = class->fd < 0 ? 0 : host_read_zeroable(class->fd, &dirty_pages);
 
 	/* The event is over only when the file was read. */
@@ -226,19 +254,24 @@ static void evaluate(struct clean_class *class)
 	if (class->pages && now_ns - class->line_ns >= LINE_INTERVAL_NS)
 		tell_zeroed(class);
 	sd_event_source_set_enabled(class->timer, SD_EVENT_OFF);
-	if (class->fd < 0 || class->job || !class->target_bytes)
+	if (class->job)
 		return;
-	pages = policy_clean_pages(class->page_class.page.bytes,
-				   class->target_bytes == UNLIMITED ? 0 : count_free(class),
-				   dirty_pages, class->target_bytes);
+	if (class->fd < 0 || !class->target_bytes) {
+		class->round_began_ns = 0;
+		return;
+	}
+	free_pages = class->target_bytes == UNLIMITED ? 0 : count_free(class);
+	pages = policy_clean_pages(class->page_class.page.bytes, free_pages, dirty_pages,
+				   class->target_bytes);
 	if (pages && now_ns >= class->retry_ns) {
 		start_job(class, pages);
 		return;
 	}
+	class->round_began_ns = 0;
 	if (pages)
 		wake_ns = class->retry_ns;
 	else if (dirty_pages)
-		wake_ns = now_ns + LOOK_INTERVAL_NS;
+		wake_ns = next_look_ns(class, free_pages, dirty_pages);
 	if (class->pages && class->line_ns + LINE_INTERVAL_NS < wake_ns)
 		wake_ns = class->line_ns + LINE_INTERVAL_NS;
 	if (wake_ns != UINT64_MAX)
@@ -381,6 +414,29 @@ void clean_look(struct clean_set *set)
 				look_at(set, (struct page_class){page, node});
 		}
 	}
+}
+
+bool clean_next_progress(const struct clean_set *set, unsigned int *cursor,
+			 struct filling_progress *ret)
+{
+	const struct clean_class *class = set->classes;
+	struct fill_progress progress;
+
+	for (unsigned int i = 0; class && i < *cursor; i++)
+		class = class->next;
+	for (; class && !class->job; class = class->next)
+		++*cursor;
+	if (!class)
+		return false;
+	++*cursor;
+	fill_job_progress(class->job, &progress);
+	*ret = (struct filling_progress){
+		.page_class = class->page_class,
+		.done_bytes = class->round_bytes + progress.done_bytes,
+		.total_bytes = class->round_bytes + progress.total_bytes + class->left_bytes,
+		.elapsed_ns = monotonic_ns() - class->round_began_ns,
+	};
+	return true;
 }
 
 static void tell_unknown(const struct clean_set *set, const struct clean_target *target)

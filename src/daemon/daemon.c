@@ -14,6 +14,7 @@
 #include "base/io.h"
 #include "daemon/clean.h"
 #include "daemon/filling.h"
+#include "daemon/grower.h"
 #include "daemon/growth.h"
 #include "daemon/headroom.h"
 #include "daemon/leases.h"
@@ -162,6 +163,8 @@ static int start_parts(struct daemon *daemon)
 		r = manager_new(daemon, &daemon->manager);
 	if (r >= 0)
 		r = server_new(daemon, &daemon->server);
+	if (r >= 0)
+		r = grower_new(daemon, &daemon->grower);
 	if (r < 0)
 		log_error("prezerod cannot start: %s", strerror(-r));
 	return r;
@@ -199,6 +202,7 @@ int daemon_start(struct daemon *daemon, const struct daemon_options *options)
 
 void daemon_stop(struct daemon *daemon)
 {
+	daemon->grower = grower_free(daemon->grower);
 	daemon->server = server_free(daemon->server);
 	/* Ends every filling and chore, each by its own done(). */
 	daemon->team_source = sd_event_source_disable_unref(daemon->team_source);
@@ -261,5 +265,6 @@ void daemon_reload(struct daemon *daemon)
 	server_configure(daemon->server);
 	clean_reconfigured(daemon->clean);
 	manager_reconfigured(daemon);
+	grower_reconfigured(daemon->grower);
 	log_info("the configuration was read anew: %u stocks", config->goals.n_stocks);
 }

@@ -10,6 +10,7 @@
  *   leases    gives, and leases that end
  *   manager   look, decide, do              -> lending, filling
  *   clean     free pages of the kernel's zeroed in place
+ *   grower    the kernel's pool grown for stocks, in a process of its own
  *   filling   segments being filled         -> headroom
  *   headroom  may one more unit be taken?   (asked by team threads)
  */
@@ -76,6 +77,7 @@ struct daemon {
 	struct lending *lending;
 	struct leases *leases;
 	struct server *server;
+	struct grower *grower;
 	struct counters counters;
 };
 

@@ -257,6 +257,7 @@ static int grow(struct daemon *daemon, struct growth *growth, struct page_class 
 {
 	const struct reserve_config config = {
 		.host = daemon->host,
+		.seen = daemon->seen,
 		.runtime_dir = daemon->runtime.path,
 		.is_imagined = daemon->options.sysroot != NULL,
 		.tick = tick,

@@ -13,7 +13,7 @@
 
 struct daemon;
 
-/* Before there are segments and connections: blocks until the pages are there, or known to be short.
+/* Before there are segments and connections, or in a process of its own (grower.h): blocks until the pages are there, or known to be short.
  * What falls short is logged and is no failure. Looks at the host anew. */
 MUST_CHECK int growth_start(struct daemon *daemon);
 

@@ -13,16 +13,17 @@
 #include <time.h>
 
 #include "daemon/daemon.h"
+#include "daemon/grower.h"
 #include "daemon/growth.h"
 #include "daemon/log.h"
 
 #define EXIT_USAGE 2
 
-enum option_key { OPTION_CHECK_CONFIG = 256, OPTION_RELEASE, OPTION_SYSROOT };
+enum option_key { OPTION_CHECK_CONFIG = 256, OPTION_RELEASE, OPTION_SYSROOT, OPTION_GROW };
 
 struct arguments {
 	struct daemon_options options;
-	bool check_config, release;
+	bool check_config, release, grow;
 };
 
 const char *argp_program_version = "prezerod " PREZERO_VERSION;
@@ -35,6 +36,7 @@ static const struct argp_option options[] = {
 	{"check-config", OPTION_CHECK_CONFIG, NULL, 0,
 	 "Say what is wrong with the configuration, and exit", 1},
 	{"release", OPTION_RELEASE, NULL, 0, "Give everything back: segments, mounts; and exit", 1},
+	{"grow", OPTION_GROW, NULL, OPTION_HIDDEN, "What the daemon starts for reserve = yes", 1},
 	{0},
 };
 
@@ -58,6 +60,9 @@ static error_t parse_option(int key, char *text, struct argp_state *state)
 		return 0;
 	case OPTION_RELEASE:
 		arguments->release = true;
+		return 0;
+	case OPTION_GROW:
+		arguments->grow = true;
 		return 0;
 	case ARGP_KEY_ARG:
 		argp_error(state, "unexpected argument '%s'", text);
@@ -247,5 +252,7 @@ int main(int argc, char **argv)
 		log_error("prezerod must run as root: it mounts, and makes segments their users'");
 		return EXIT_FAILURE;
 	}
+	if (arguments.grow)
+		return grower_main(&arguments.options) < 0 ? EXIT_FAILURE : EXIT_SUCCESS;
 	return arguments.release ? release(&arguments.options) : run(&arguments.options);
 }

@@ -11,7 +11,7 @@
 #include <time.h>
 
 #include "base/io.h"
-#include "daemon/filling.h"
+#include "daemon/clean.h"
 #include "daemon/manager.h"
 #include "daemon/pools.h"
 #include "daemon/server.h"
@@ -25,7 +25,7 @@ struct status {
 	struct wire_status_reply *reply;
 	struct wire_class *classes;
 	struct wire_stock *stocks;
-	struct wire_fill *fills;
+	struct wire_fill *fills, *zeroing;
 	struct wire_pinned pinned[PAGE_POOLS_MAX];
 	char (*stock_page)[PAGE_TEXT_MAX];
 };
@@ -35,6 +35,7 @@ static void status_done(struct status *status)
 	free(status->classes);
 	free(status->stocks);
 	free(status->fills);
+	free(status->zeroing);
 	free(status->stock_page);
 }
 
@@ -144,40 +145,50 @@ static int describe_stocks(struct status *status)
 	return 0;
 }
 
+static void describe_progress(const struct page_pool *pages,
+			      const struct filling_progress *progress, struct wire_fill *fill)
+{
+	double seconds = (double)progress->elapsed_ns / 1e9;
+
+	*fill = (struct wire_fill){
+		.page = pages->name,
+		.node = progress->page_class.node,
+		.done_bytes = progress->done_bytes,
+		.total_bytes = progress->total_bytes,
+		.bytes_per_second = seconds > 0 ? (double)progress->done_bytes / seconds : 0,
+	};
+	if (fill->bytes_per_second > 0)
+		fill->eta_ms = WIRE_INT((double)(progress->total_bytes - progress->done_bytes) *
+					1000 / fill->bytes_per_second);
+}
+
 static int describe_fills(struct status *status)
 {
 	struct daemon *daemon = status->daemon;
+	size_t n = 0, max = daemon->n_pools * daemon->seen->nodes_end;
 	struct filling_progress progress;
+	struct page_pool *pages;
 	unsigned int cursor = 0;
-	size_t n = 0;
 
-	status->fills =
-		calloc(daemon->n_pools * daemon->seen->nodes_end + 1, sizeof(*status->fills));
-	if (!status->fills)
+	status->fills = calloc(max + 1, sizeof(*status->fills));
+	status->zeroing = calloc(max + 1, sizeof(*status->zeroing));
+	if (!status->fills || !status->zeroing)
 		return -ENOMEM;
-	while (n < daemon->n_pools * daemon->seen->nodes_end &&
-	       filling_next_progress(daemon->fillings, &cursor, &progress)) {
-		struct page_pool *pages = daemon_pool(daemon, progress.page_class.page);
-		double seconds = (double)progress.elapsed_ns / 1e9;
-		struct wire_fill *fill = &status->fills[n];
-
-		if (!pages)
-			continue;
-		n++;
-		*fill = (struct wire_fill){
-			.page = pages->name,
-			.node = progress.page_class.node,
-			.done_bytes = progress.done_bytes,
-			.total_bytes = progress.total_bytes,
-			.bytes_per_second = seconds > 0 ? (double)progress.done_bytes / seconds : 0,
-		};
-		if (fill->bytes_per_second > 0)
-			fill->eta_ms =
-				WIRE_INT((double)(progress.total_bytes - progress.done_bytes) *
-					 1000 / fill->bytes_per_second);
+	while (n < max && filling_next_progress(daemon->fillings, &cursor, &progress)) {
+		pages = daemon_pool(daemon, progress.page_class.page);
+		if (pages)
+			describe_progress(pages, &progress, &status->fills[n++]);
 	}
 	status->reply->fills = status->fills;
 	status->reply->n_fills = n;
+	n = cursor = 0;
+	while (n < max && clean_next_progress(daemon->clean, &cursor, &progress)) {
+		pages = daemon_pool(daemon, progress.page_class.page);
+		if (pages)
+			describe_progress(pages, &progress, &status->zeroing[n++]);
+	}
+	status->reply->zeroing = status->zeroing;
+	status->reply->n_zeroing = n;
 	return 0;
 }
 

@@ -146,6 +146,10 @@ static int read_build(const struct host *host, bool *ret)
 		return r;
 	snprintf(path, sizeof(path), "boot/config-%s", release);
 	fd = openat(host_root_fd(host), path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
+	if (fd < 0) {
+		snprintf(path, sizeof(path), "lib/modules/%s/config", release);
+		fd = openat(host_root_fd(host), path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
+	}
 	if (fd < 0)
 		return -errno;
 	f = fdopen(fd, "r");

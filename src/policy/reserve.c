@@ -12,7 +12,9 @@
 #include "policy/policy.h"
 
 #define GIGANTIC_BYTES (1ULL << 30)
-#define THREADS_MIN 4 /* two were measured at 0.6 to 0.9 times the speed of the plain write */
+#define THREADS_MIN 2
+/* Below it a team takes longer to come and go than it saves. */
+#define PARALLEL_BYTES_MIN (256ULL << 20)
 #define UNITS_A_THREAD 8 /* so that threads end at about the same time */
 #define UNIT_BYTES_USUAL (256ULL << 20)
 #define UNITS_MAX 2048 /* each is a descriptor */
@@ -34,7 +36,9 @@ const char *reserve_reason_name(enum reserve_reason reason)
 	case RESERVE_NOT_ZEROED:
 		return "this kernel zeroes nothing when it allocates";
 	case RESERVE_FEW_THREADS:
-		return "too few threads for more to be gained";
+		return "one thread alone gains nothing";
+	case RESERVE_FEW_PAGES:
+		return "too few pages for threads to gain anything";
 	case RESERVE_NO_GROWTH:
 		return "nothing to allocate";
 	case RESERVE_ZEROED:
@@ -134,6 +138,22 @@ static void want_spread(const struct host_view *host, const struct hugetlb_view 
 	}
 }
 
+/* A node with memory that the process's cpuset does not name. */
+static bool is_kept_away(const struct host_view *host, int node)
+{
+	return node >= 0 && node < NODES_MAX && host->node[node].total_bytes &&
+	       !host->node[node].online;
+}
+
+static uint64_t kept_away_bytes(const struct host_view *host)
+{
+	uint64_t bytes = 0;
+
+	for (int node = 0; node < NODES_MAX; node++)
+		bytes += is_kept_away(host, node) ? host->node[node].total_bytes : 0;
+	return bytes;
+}
+
 /* Shares of a percentage are whole pages that add up: the largest remainders get the pages over. */
 static int want_shares(const struct host_view *host, const struct hugetlb_view *size,
 		       const struct reserve_goal *goal, struct reserve_plan *plan,
@@ -149,7 +169,8 @@ static int want_shares(const struct host_view *host, const struct hugetlb_view *
 						(uint64_t)(parts / PERCENT_ALL);
 
 		*ret_node = share->node;
-		*ret_why = !host_view_has_node(host, share->node) ? SHORT_NO_NODE :
+		*ret_why = is_kept_away(host, share->node)	  ? SHORT_CGROUP :
+			   !host_view_has_node(host, share->node) ? SHORT_NO_NODE :
 			   share->bytes % goal->page_bytes	  ? SHORT_NOT_MULTIPLE :
 			   pages > host->node[share->node].total_bytes / goal->page_bytes ?
 							     SHORT_MACHINE :
@@ -278,6 +299,8 @@ static void choose_method(const struct host_view *host, const struct reserve_goa
 		n_growing += grown_pages(&plan->node[i]) > 0;
 	}
 	plan->n_threads = policy_threads(host, goal->n_threads);
+	if (!goal->n_threads && plan->n_threads < THREADS_MIN)
+		plan->n_threads = THREADS_MIN;
 	if (!goal->n_threads && plan->n_threads < n_growing)
 		plan->n_threads = n_growing;
 	if (plan->n_threads > n_cpus && n_cpus)
@@ -296,6 +319,8 @@ static void choose_method(const struct host_view *host, const struct reserve_goa
 		plan->reason = RESERVE_NOT_ZEROED;
 	else if (plan->n_threads < THREADS_MIN)
 		plan->reason = RESERVE_FEW_THREADS;
+	else if (total_pages * goal->page_bytes < PARALLEL_BYTES_MIN)
+		plan->reason = RESERVE_FEW_PAGES;
 	else
 		plan->reason = RESERVE_ZEROED;
 	if (plan->reason == RESERVE_ZEROED ||
@@ -321,7 +346,8 @@ int policy_reserve(const struct host_view *host, const struct reserve_goal *goal
 	*ret_why = !size			   ? SHORT_NO_CLASS :
 		   goal->bytes % goal->page_bytes  ? SHORT_NOT_MULTIPLE :
 		   goal->bytes > host->total_bytes ? SHORT_MACHINE :
-						     SHORT_NONE;
+		   goal->bytes > less_u64(host->total_bytes, kept_away_bytes(host)) ? SHORT_CGROUP :
+										      SHORT_NONE;
 	if (*ret_why != SHORT_NONE)
 		return -EINVAL;
 	memset(ret, 0, sizeof(*ret));

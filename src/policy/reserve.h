@@ -24,7 +24,8 @@ enum reserve_reason {
 	RESERVE_OPTIMIZED, /* the kernel gives up the pages' metadata (HVO): for surplus pages it does that
 			    * one by one, which takes several times as long */
 	RESERVE_NOT_ZEROED, /* the kernel zeroes nothing when it allocates: there is no work to share */
-	RESERVE_FEW_THREADS, /* what they share does not yet make up for what surplus pages cost */
+	RESERVE_FEW_THREADS, /* only one: nobody to share the work with */
+	RESERVE_FEW_PAGES, /* what threads save does not make up for starting them */
 	RESERVE_NO_GROWTH,
 	RESERVE_ZEROED, /* the kernel zeroes what it allocates: threads share that */
 };
@@ -46,7 +47,7 @@ struct reserve_goal {
 		n_shares; /* 0: growth is spread evenly over the nodes, as far as they have room */
 	struct reserve_share share[NODES_MAX];
 	bool shrink; /* a pool that is larger gives back; else it stays */
-	unsigned int n_threads; /* 0: a quarter of the usable CPUs, at least one a node */
+	unsigned int n_threads; /* 0: a quarter of the usable CPUs, at least two, and one a node */
 	struct id_set cpus; /* empty: all usable ones */
 	uint64_t floor_bytes; /* stays available; 0: the default, see policy_floor_bytes() */
 	enum reserve_method method;
@@ -74,7 +75,7 @@ struct reserve_plan {
 };
 
 /* 0, or -EINVAL with *ret_why (and the node, or -1) for a goal that this host can never have: SHORT_NO_CLASS,
- * SHORT_NO_NODE, SHORT_NOT_MULTIPLE, SHORT_MACHINE. */
+ * SHORT_NO_NODE, SHORT_NOT_MULTIPLE, SHORT_MACHINE, SHORT_CGROUP (of its cpuset's nodes). */
 MUST_CHECK int policy_reserve(const struct host_view *host, const struct reserve_goal *goal,
 			      struct reserve_plan *ret, enum shortage *ret_why, int *ret_node);
 

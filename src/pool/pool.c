@@ -543,7 +543,33 @@ int pool_segment_path(const struct pool *pool, const struct segment *segment, ch
 	return n >= 0 && (size_t)n < buf_bytes ? n : -ENOSPC;
 }
 
-int pool_pinned_bytes(const struct pool *pool, uint64_t *ret)
+/* Whether a file that is unlinked is still there. Only a mount with a bound on inodes counts them. */
+static bool has_unlinked(struct pool *pool, const struct statfs *fs)
+{
+	uint64_t n_linked = 1 + SEGMENT_STATES; /* the directories */
+
+	for (struct segment *s = pool_next(pool, NULL); s; s = pool_next(pool, s))
+		n_linked += 1 + s->is_given;
+	return (int64_t)fs->f_files <= 0 || (uint64_t)(fs->f_files - fs->f_ffree) > n_linked;
+}
+
+/* What lessees took beyond the length of their leases. */
+static uint64_t grown_bytes(struct pool *pool)
+{
+	uint64_t grown_bytes = 0, allocated_bytes;
+	dev_t dev;
+	ino_t ino;
+
+	for (struct segment *s = pool_next(pool, NULL); s; s = pool_next(pool, s)) {
+		if (s->state == SEGMENT_LENT &&
+		    pool_segment_stat(pool, s, &dev, &ino, &allocated_bytes) == 0 &&
+		    allocated_bytes > s->bytes)
+			grown_bytes += allocated_bytes - s->bytes;
+	}
+	return grown_bytes;
+}
+
+int pool_pinned_bytes(struct pool *pool, uint64_t *ret)
 {
 	uint64_t used_bytes, segments_bytes = 0;
 	struct statfs fs;
@@ -566,7 +592,12 @@ int pool_pinned_bytes(const struct pool *pool, uint64_t *ret)
 		if (pool_segment_stat(pool, &entry->segment, &dev, &ino, &allocated_bytes) == 0)
 			segments_bytes += allocated_bytes;
 	}
-	if (used_bytes > segments_bytes)
-		*ret = used_bytes - segments_bytes;
+	if (used_bytes <= segments_bytes)
+		return 0;
+	*ret = used_bytes - segments_bytes;
+	/* Kernels since 6.15 forget to give a huge page back to the quota of its mount when a fault found
+	 * none free. With no file but the segments, their own say is what counts. */
+	if (pool->page.kind == PAGE_HUGETLB && !has_unlinked(pool, &fs))
+		*ret = grown_bytes(pool);
 	return 0;
 }

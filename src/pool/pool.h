@@ -140,8 +140,7 @@ struct pool_usage {
 void pool_usage(const struct pool *pool, int node, struct pool_usage *ret);
 /* Pages that are used in the mount but belong to no segment: pinned by somebody after their lease
  * ended, grown by a lessee, or being freed. 0 where the directory is not a mount of its own with a
- * size. (Kernels since 6.15 forget to give a huge page back to the quota of its mount when a fault found
- * none free: after a fill that ended with -ENOMEM this may be a page too high until the mount goes.) */
-MUST_CHECK int pool_pinned_bytes(const struct pool *pool, uint64_t *ret);
+ * size. */
+MUST_CHECK int pool_pinned_bytes(struct pool *pool, uint64_t *ret);
 
 #endif

@@ -517,9 +517,7 @@ static int run_locked(struct run *run)
 
 	if (r < 0)
 		return r;
-	r = host_look(config->host, run->view);
-	if (r < 0)
-		return r;
+	run->start_ns = monotonic_ns();
 	init_work(run);
 	run->result->n_threads = 1;
 	if (run->plan->method == RESERVE_PARALLEL)
@@ -558,13 +556,13 @@ int reserve_run(const struct reserve_config *config, const struct reserve_goal *
 	lock_fd = intent_lock(config->runtime_dir);
 	if (lock_fd < 0)
 		return lock_fd;
+	*view = *config->seen;
 	*run = (struct run){
 		.config = config,
 		.goal = goal,
 		.plan = plan,
 		.result = result,
 		.view = view,
-		.start_ns = monotonic_ns(),
 	};
 	pthread_mutex_init(&run->lock, NULL);
 	result->method = plan->method;

@@ -19,6 +19,7 @@ struct reserve_progress {
 
 struct reserve_config {
 	struct host *host;
+	const struct host_view *seen; /* that the plan was made from */
 	const char *runtime_dir; /* for the lock and the record of what is borrowed */
 	uint64_t deadline_ms; /* from the start; no more is tried after it. 0: none */
 	bool all_or_nothing; /* what comes short is rolled back, also when stopped */

@@ -132,6 +132,8 @@ struct wire_status_reply {
 	size_t n_stocks;
 	const struct wire_fill *fills;
 	size_t n_fills;
+	const struct wire_fill *zeroing;
+	size_t n_zeroing;
 	const struct wire_pinned *pinned;
 	size_t n_pinned;
 };

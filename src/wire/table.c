@@ -184,6 +184,7 @@ static const struct wire_field status_reply_fields[] = {
 	OBJECTS(struct wire_status_reply, classes, class),
 	OBJECTS(struct wire_status_reply, stocks, stock),
 	OBJECTS(struct wire_status_reply, fills, fill),
+	OBJECTS(struct wire_status_reply, zeroing, fill),
 	OBJECTS(struct wire_status_reply, pinned, pinned),
 };
 static const struct wire_type status_reply =

@@ -33,7 +33,7 @@ def status(**members):
     return {"version": "9.9", "pid": 4711, "uptime_ms": 3 * 86400 * 1000 + 7200 * 1000,
             "threads": 8, "floor_bytes": 2 << 30, "available_bytes": 12 << 30,
             "total_bytes": 24 << 30, "takes": 5, "gives": 4, "refusals": 1,
-            "filled_bytes": 64 << 30, "classes": [page_class("2M", 0)], "stocks": [], "fills": [],
+            "filled_bytes": 64 << 30, "classes": [page_class("2M", 0)], "stocks": [], "fills": [], "zeroing": [],
             "pinned": [], **members}
 
 

@@ -67,11 +67,12 @@ class Status(CliTest):
                                 ready_bytes=8 * GIB, segments_ready=2,
                                 filling_bytes=2 * GIB, segments_filling=1,
                                 lent_bytes=GIB, segments_lent=3), page_class("1G", 1)],
-            fills=[fill("2M", 1), fill("2M", 1, eta_ms=61000), fill("2M", 0), fill("1G", 0)])
+            fills=[fill("2M", 1), fill("2M", 1, eta_ms=61000), fill("2M", 0), fill("1G", 0)],
+            zeroing=[fill("2M", 1), fill("2M", 0)])
         rows = [line.split() for line in self.prezero("status").out.splitlines()]
         [row] = [row for row in rows if row[:1] == ["2M@1"]]
         self.assertEqual(row, ["2M@1", "16.0G", "4.00G", "8.00G", "2", "2.00G", "1", "1.00G", "3",
-                               "19.0", "1m01s"])
+                               "28.5", "1m01s"])
         [row] = [row for row in rows if row[:1] == ["1G@1"]]
         self.assertEqual(row, ["1G@1"] + ["-"] * 5)
 

@@ -4,8 +4,11 @@
 
 import json
 import pathlib
+import shutil
+import subprocess
+import tempfile
 
-from prezero_test import MIB, SystemTest, hugetlb_count, main
+from prezero_test import MIB, ROOT, SystemTest, hugetlb_count, main, wait_until
 
 PAGE = 2 * MIB
 STOCK = "[stock a]\npage = 2M\nnode = 0\nsegment = 8M\nkeep = {}\nreserve = yes\n"
@@ -43,6 +46,53 @@ class Growth(SystemTest):
         daemon.stop()
         self.release(daemon)
         self.check_added(0)
+
+    def test_a_reload_brings_more_and_blocks_nobody(self):
+        daemon = self.daemon(STOCK.format(4))
+        daemon.wait_ready()
+        daemon.configure(STOCK.format(6))
+        daemon.reload()
+        daemon.wait_notified("READY=1")
+        daemon.status()
+        wait_until(lambda: hugetlb_count(PAGE, "nr_hugepages") - self.before == 24, daemon.log)
+        daemon.wait_ready()
+        # Nothing is missing now: nothing more is added, nor taken when a stock keeps less.
+        daemon.configure(STOCK.format(2))
+        daemon.reload()
+        daemon.wait_notified("READY=1")
+        self.check_added(24)
+        daemon.stop()
+        self.release(daemon)
+        self.check_added(0)
+
+    def test_a_node_that_comes(self):
+        tree = pathlib.Path(tempfile.mkdtemp(prefix="prezero-test-"))
+        self.addCleanup(shutil.rmtree, tree)
+        captured = subprocess.run([ROOT / "tests/sysroots/capture"], check=True, capture_output=True)
+        subprocess.run([ROOT / "tests/sysroots/unpack", tree], input=captured.stdout, check=True)
+        status = tree / "proc/self/status"
+        status.write_text(status.read_text().replace("Mems_allowed_list:\t0", "Mems_allowed_list:\t0-63"))
+        nodes = tree / "sys/devices/system/node"
+        config = STOCK.format(4).replace("node = 0", "node = 63")
+        daemon = self.daemon(config, sysroot=tree)
+        self.assertIn("nothing can be added", daemon.log())
+        node = nodes / "node63"
+        pages = node / "hugepages/hugepages-2048kB"
+        pages.mkdir(parents=True)
+        for name in "nr_hugepages", "free_hugepages", "surplus_hugepages":
+            (pages / name).write_text("0")
+        (node / "cpulist").write_text("\n")
+        (node / "meminfo").write_text("".join(f"Node 63 {name}: {4 << 20} kB\n"
+                                              for name in ("MemTotal", "MemFree")))
+        (nodes / "online").write_text("0,63\n")
+        # The kernel's word that something came; of itself it means nothing.
+        for path in pathlib.Path("/sys/devices/system/node").glob("node*/uevent"):
+            path.write_text("change")
+        wait_until(lambda: (pages / "nr_hugepages").read_text().strip() == "16", daemon.log)
+        daemon.wait_log("added to the kernel's pool")
+        daemon.stop()
+        self.release(daemon)
+        self.assertEqual((pages / "nr_hugepages").read_text().strip(), "0")
 
     def test_an_administrator_wins(self):
         daemon = self.daemon(STOCK.format(4))

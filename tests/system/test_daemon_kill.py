@@ -233,6 +233,7 @@ class Kill(SystemTest):
             self.assertGreater(length, 16 * MIB)
             os.close(fd)
             wait_until(lambda: not client.list("lent"), "the grown lease to end")
+            wait_until(lambda: not client.call("Status")["pinned"], "nothing to be pinned", 10)
 
             # Shrinks it to nothing.
             lease, fd = client.take(4 * MIB, page="2M", wait_ms=20000)

@@ -119,6 +119,13 @@ class Imagined(RunsReserve, unittest.TestCase):
         self.assertEqual(method(), "plain")
         config.write_text("CONFIG_A=y\nCONFIG_INIT_ON_ALLOC_DEFAULT_ON=y\n")
         self.assertEqual(method(), "parallel")
+        config.rename(config.parent / "away")
+        elsewhere = tree / "lib/modules/6.1.0-57-amd64/config"
+        elsewhere.parent.mkdir(parents=True)
+        elsewhere.write_text("# CONFIG_INIT_ON_ALLOC_DEFAULT_ON is not set\n")
+        self.assertEqual(method(), "plain")
+        elsewhere.write_text("CONFIG_INIT_ON_ALLOC_DEFAULT_ON=y\n")
+        self.assertEqual(method(), "parallel")
         command_line.write_text("quiet init_on_alloc=1 init_on_alloc=0\n")
         self.assertEqual(method(), "plain")
         command_line.write_text("init_on_alloc=0 init_on_alloc=on ro\n")
@@ -166,6 +173,15 @@ class Imagined(RunsReserve, unittest.TestCase):
         lines = json.loads(self.prezero("boot-args", "--log", "--json", "--sysroot", tree).stdout)
         self.assertEqual(lines, ["HugeTLB: allocation took 120ms with "
                                  "hugepage_allocation_threads=8"])
+
+    def test_a_cpuset_keeps_away(self):
+        tree = self.imagine("confined")  # two nodes of 16G; the cpuset has node 1
+        done = self.reserve("1G", "--node", 0, "--sysroot", tree, status=3)
+        self.assertIn("cpuset", done.stderr)
+        done = self.reserve("20G", "--sysroot", tree, status=3)
+        self.assertIn("cgroup", done.stderr)
+        self.assertIn("--page", self.reserve("1G", "--page", "64K", "--sysroot", tree,
+                                             status=2).stderr)
 
     def test_bad_input(self):
         for arguments in (("3M",), ("1G", "--split", "0=50%"), ("1G", "--split", "0=1G,0=0"),
@@ -241,6 +257,13 @@ class Host(RunsReserve, SystemTest):
             self.assertAlmostEqual(point["seconds"], point["reserve_s"] + point["zero_s"], 4)
         self.assertIn(found["figures"]["recommended_threads"],
                       [point["threads"] for point in found["threads"]])
+        figures = found["figures"]
+        names = {"reserve_over_plain_write", "reserve_over_plain_write_with_module"}
+        null = {name for name in names if figures[name] is None}
+        self.assertEqual(set(figures["reasons"]), null)
+        self.assertEqual(len(null), 1)
+        self.assertGreater(figures["ready_over_grow_and_touch"], 0)
+        self.assertEqual(figures["two_threads_speedup"] is None, len(found["threads"]) < 2)
         self.assertEqual(hugetlb_count(PAGE, "nr_hugepages"), self.before)
 
     def test_an_unprivileged_user_is_told(self):

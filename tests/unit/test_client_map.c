@@ -10,7 +10,7 @@
 #include <string.h>
 #include <sys/resource.h>
 
-#include "fake_daemon.h"
+#include "client_test.h"
 
 #define NODES_MAX 4
 
@@ -26,9 +26,7 @@ struct pools {
 	bool busy; /* Status promises what Take will not give */
 };
 
-static struct fake_daemon fake;
 static struct prezero *connection;
-static unsigned int fds_before;
 
 static void serve_status(struct pools *pools, int fd)
 {
@@ -117,20 +115,18 @@ static enum fake_verdict serve(struct fake_daemon *daemon, int fd, const char *m
 	return FAKE_KEEP;
 }
 
-static int setup(void **state)
+static int connect_fake(void **state)
 {
-	(void)state;
-	fds_before = count_fds();
-	fake_start(&fake, serve, NULL);
-	return prezero_connect(&connection, fake.socket_path);
+	int r = setup(state);
+
+	connection = start(serve, NULL);
+	return r;
 }
 
-static int teardown(void **state)
+static int disconnect_fake(void **state)
 {
-	(void)state;
-	connection = prezero_disconnect(connection);
-	fake_stop(&fake);
-	return count_fds() == fds_before && count_segment_maps() == 0 ? 0 : -1;
+	stop(connection);
+	return teardown(state);
 }
 
 static int map_with(struct pools *pools, uint64_t bytes, int node, int64_t wait_ms,
@@ -362,7 +358,7 @@ static void bad_calls(void **state)
 
 int main(void)
 {
-#define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+#define T(f) cmocka_unit_test_setup_teardown(f, connect_fake, disconnect_fake)
 	const struct CMUnitTest tests[] = {
 		T(one_segment),	  T(two_nodes),	     T(odd_sizes),	  T(deadlines),
 		T(not_to_be_had), T(failure_midway), T(no_address_space), T(bad_calls),

@@ -9,14 +9,12 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "fake_daemon.h"
+#include "client_test.h"
 
 #define THREADS 6
 #define ROUNDS 200
 
-static struct fake_daemon fake;
 static struct prezero *connection;
-static unsigned int fds_before;
 
 /* Gives: the error names the lease that was asked for. The rest is served well. */
 static enum fake_verdict serve(struct fake_daemon *daemon, int fd, const char *message)
@@ -50,20 +48,18 @@ static enum fake_verdict serve(struct fake_daemon *daemon, int fd, const char *m
 	return FAKE_KEEP;
 }
 
-static int setup(void **state)
+static int connect_fake(void **state)
 {
-	(void)state;
-	fds_before = count_fds();
-	fake_start(&fake, serve, NULL);
-	return prezero_connect(&connection, fake.socket_path);
+	int r = setup(state);
+
+	connection = start(serve, NULL);
+	return r;
 }
 
-static int teardown(void **state)
+static int disconnect_fake(void **state)
 {
-	(void)state;
-	connection = prezero_disconnect(connection);
-	fake_stop(&fake);
-	return count_fds() == fds_before && count_segment_maps() == 0 ? 0 : -1;
+	stop(connection);
+	return teardown(state);
 }
 
 static int each(const char *json, void *arg)
@@ -219,7 +215,7 @@ static void errors_are_freed(void **state)
 
 int main(void)
 {
-#define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+#define T(f) cmocka_unit_test_setup_teardown(f, connect_fake, disconnect_fake)
 	const struct CMUnitTest tests[] = {
 		T(together),
 		T(while_daemons_come_and_go),

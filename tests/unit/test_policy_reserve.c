@@ -160,6 +160,15 @@ static void refusals(void **state)
 	refuse(4 * MIB, SHORT_NOT_MULTIPLE, 1);
 	goal.page_bytes = 64 * 1024;
 	refuse(2 * MIB, SHORT_NO_CLASS, -1);
+	/* A cpuset that names one node only. */
+	goal.page_bytes = 2 * MIB;
+	host.node[0].online = false;
+	goal.share[0] = (struct reserve_share){0, 2 * MIB, 0};
+	refuse(2 * MIB, SHORT_CGROUP, 0);
+	goal.n_shares = 0;
+	refuse(66 * GIB, SHORT_CGROUP, -1);
+	decide(GIB);
+	check(1, 0, 512, 512);
 }
 
 static void method(enum reserve_method want, enum reserve_reason reason)
@@ -172,8 +181,12 @@ static void method(enum reserve_method want, enum reserve_reason reason)
 static void methods(void **state)
 {
 	(void)state;
-	/* Two CPUs on two nodes: one thread each, and too few. */
-	method(RESERVE_PLAIN, RESERVE_FEW_THREADS);
+	/* Two CPUs: both, though a quarter would be none. */
+	method(RESERVE_PARALLEL, RESERVE_ZEROED);
+	assert_int_equal(plan.n_threads, 2);
+	decide(254 * MIB);
+	assert_int_equal(plan.method, RESERVE_PLAIN);
+	assert_int_equal(plan.reason, RESERVE_FEW_PAGES);
 	for (unsigned int cpu = 2; cpu < 16; cpu++)
 		id_set_add(&host.cpus, cpu);
 	method(RESERVE_PARALLEL, RESERVE_ZEROED);
@@ -189,7 +202,7 @@ static void methods(void **state)
 	method(RESERVE_PLAIN, RESERVE_ASKED);
 	goal.method = RESERVE_AUTO;
 	goal.kernel_zeroes = true;
-	goal.n_threads = 3;
+	goal.n_threads = 1;
 	method(RESERVE_PLAIN, RESERVE_FEW_THREADS);
 	goal.page_bytes = GIB;
 	goal.n_threads = 2;

@@ -59,7 +59,7 @@ static int setup(void **state)
 		.floor_bytes = MIB,
 		.method = RESERVE_PARALLEL,
 	};
-	config = (struct reserve_config){.host = host, .runtime_dir = runtime_dir};
+	config = (struct reserve_config){.host = host, .seen = &view, .runtime_dir = runtime_dir};
 	return 0;
 }
 

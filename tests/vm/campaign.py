@@ -110,7 +110,8 @@ def module_content(kernel, module, unsafe=False):
 
 
 def run(kernel, tests, variant=Variant(), module=MODULE, unsafe=False, parameters="",
-        command_line=(), settings=None, limit_s=1800, folder=None, cpu=qemu.FAST_CPU):
+        command_line=(), settings=None, limit_s=1800, folder=None, cpu=qemu.FAST_CPU,
+        node_bytes=None):
     """Boot `kernel`, run `tests` in it; returns the Verdict and the folder of the run's files."""
     check_host()
     kernel.fetch()
@@ -125,7 +126,7 @@ def run(kernel, tests, variant=Variant(), module=MODULE, unsafe=False, parameter
     plan += [f"test={name}" for name in tests]
     files["plan"] = ("\n".join(plan) + "\n").encode()
 
-    machine = qemu.Machine(NODE_BYTES[variant.nodes], 2, cpu,
+    machine = qemu.Machine(node_bytes or NODE_BYTES[variant.nodes], 2, cpu,
                            [*variant.command_line(), *command_line])
     folder = pathlib.Path(folder or CACHE / "runs" / kernel.release)
     with locked(LOCK):

@@ -45,6 +45,7 @@ int pool_open(const struct page_size *size, int node, const char *file, int flag
 struct pool_count pool_count(const struct page_size *size, int node);
 long pool_free(const struct page_size *size); /* over all nodes */
 long pool_total(const struct page_size *size);
+size_t node_free_bytes(int node); /* of any kind */
 
 /* zeroable_hugepages. zero_pages writes "max" everywhere and requires success. */
 bool has_zeroable(const struct page_size *size);

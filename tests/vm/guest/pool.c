@@ -146,3 +146,19 @@ void zero_pages(const struct page_size *size)
 		require(!result, "zeroing %s@%d: %s", size->name, node, strerror(-result));
 	}
 }
+
+size_t node_free_bytes(int node)
+{
+	unsigned long kib = 0;
+	char path[64], line[128];
+	FILE *file;
+
+	snprintf(path, sizeof(path), "/sys/devices/system/node/node%d/meminfo", node);
+	file = fopen(path, "re");
+	while (file && fgets(line, sizeof(line), file) &&
+	       sscanf(line, "Node %*d MemFree: %lu", &kib) != 1)
+		;
+	require(file && kib, "%s says nothing of free memory", path);
+	fclose(file);
+	return kib << 10;
+}

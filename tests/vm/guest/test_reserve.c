@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * Role: `prezero reserve` in a guest: its figures against the plain write, and splits over nodes.
+ * Role: `prezero reserve` in a guest: its figures against the plain write, splits over nodes,
+ * fragmented memory, gigantic pages.
  * Guarantees: what is compared is measured in turn on the same pages, on memory that the host has
  * backed before; the time of a run of prezero is what it says itself, without the program's start.
  */
 #include "guest.h"
 
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,13 +17,24 @@
 #include <unistd.h>
 
 #define PREZERO "/bin/prezero"
-#define ROUNDS 9
+#define ROUNDS 5
 #define REPLY_SIZE 4096
+#define BASE_BYTES 4096
+/* A kernel that zeroes nothing grows the pool in no time: of more pages it can be measured. */
+#define UNZEROED_FACTOR 8
+/* What of a node is left alone as the rest is fragmented. */
+#define SPARE_BYTES (48UL << 20)
+#define MOVES_LOCKED "/proc/sys/vm/compact_unevictable_allowed"
+#define FRAGMENTED_PAGES 288L
+#define REGROW_TRIES 20
+#define STATUS_REFUSED 3
+#define STATUS_PARTIAL 8
 
 static char reply[REPLY_SIZE];
 
-/* Runs prezero with these arguments, after "reserve"; its JSON is left in `reply`. */
-static void reserve(const char *const *arguments)
+/* Runs prezero with these arguments, after "reserve"; what it says is left in `reply`: JSON, and why
+ * not more. */
+static int reserve_status(const char *const *arguments)
 {
 	const char *words[16] = {PREZERO,	 "reserve", "--json", "--runtime-dir",
 				 "/run/prezero", "--floor", "64M"};
@@ -37,6 +50,7 @@ static void reserve(const char *const *arguments)
 	require(pid >= 0, "no process");
 	if (!pid) {
 		dup2(ends[1], STDOUT_FILENO);
+		dup2(ends[1], STDERR_FILENO);
 		execv(PREZERO, (char **)(uintptr_t)words);
 		_exit(127);
 	}
@@ -45,8 +59,22 @@ static void reserve(const char *const *arguments)
 		used += (size_t)got;
 	reply[used] = '\0';
 	close(ends[0]);
-	require(waitpid(pid, &status, 0) == pid && !status, "prezero ended with %#x: %s", status,
-		reply);
+	require(waitpid(pid, &status, 0) == pid && WIFEXITED(status), "prezero ended with %#x: %s",
+		status, reply);
+	return WEXITSTATUS(status);
+}
+
+static void reserve(const char *const *arguments)
+{
+	int status = reserve_status(arguments);
+
+	require(!status, "prezero ended with %d: %s", status, reply);
+}
+
+static void require_prezero(void)
+{
+	if (access(PREZERO, X_OK) < 0)
+		skip("prezero was not built: see tests/vm/reserve");
 }
 
 static double reply_ms(void)
@@ -64,22 +92,23 @@ static void set_node(const struct page_size *size, int node, long pages)
 		"node %d: %ld of %ld pages", node, pool_count(size, node).nr, pages);
 }
 
-static double grow_plainly(const struct page_size *size)
+static double grow_plainly(const struct page_size *size, long pages)
 {
 	double start_ms = now_ms();
 
-	set_node(size, 0, figure_pages);
+	set_node(size, 0, pages);
 	return now_ms() - start_ms;
 }
 
-static double grow_by(const struct page_size *size, const char *method, const char *threads)
+static double grow_by(const struct page_size *size, long pages, const char *method,
+		      const char *threads)
 {
 	char bytes[32];
 
-	snprintf(bytes, sizeof(bytes), "%ldM", figure_pages * 2);
+	snprintf(bytes, sizeof(bytes), "%ldM", pages * 2);
 	reserve((const char *const[]){bytes, "--node", "0", "--method", method, "--threads",
 				      threads, NULL});
-	check(pool_count(size, 0).nr == figure_pages, "%ld pages", pool_count(size, 0).nr);
+	check(pool_count(size, 0).nr == pages, "%ld pages", pool_count(size, 0).nr);
 	check(!pool_count(size, 0).surplus, "%ld surplus pages", pool_count(size, 0).surplus);
 	return reply_ms();
 }
@@ -131,36 +160,56 @@ static double median(double *value)
 	return value[ROUNDS / 2];
 }
 
+/* init_on_alloc as the guest was started. */
+static bool kernel_zeroes(void)
+{
+	char text[1024];
+	int fd = open("/proc/cmdline", O_RDONLY | O_CLOEXEC);
+	ssize_t length = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
+
+	close(fd);
+	require(length > 0, "no /proc/cmdline");
+	text[length] = '\0';
+	return strstr(text, "init_on_alloc=1");
+}
+
 static void reserve_figures(const struct page_size *size)
 {
 	enum { PLAIN, AUTO, ONE, TWO, PLAIN_TOUCH_ONE, PLAIN_TOUCH_ALL, AUTO_TOUCH, KINDS };
 	double time_ms[KINDS][ROUNDS];
 	long before[NODES_MAX], dirty = 0;
-	bool is_parallel;
+	long write_pages = figure_pages * (kernel_zeroes() ? 1 : UNZEROED_FACTOR);
+	bool is_parallel, auto_is_parallel;
 
-	if (access(PREZERO, X_OK) < 0)
-		skip("prezero was not built: see tests/vm/reserve");
+	require_prezero();
 	for (int node = 0; node < nodes; node++) {
 		before[node] = pool_count(size, node).nr;
 		set_node(size, node, 0);
 	}
-	grow_plainly(size);
-	grow_by(size, "auto", "2");
+	grow_plainly(size, write_pages);
+	set_node(size, 0, 0);
+	grow_by(size, figure_pages, "parallel", "2");
 	for (int i = 0; i < ROUNDS; i++) {
 		set_node(size, 0, 0);
-		time_ms[PLAIN][i] = grow_plainly(size);
-		time_ms[PLAIN_TOUCH_ONE][i] = time_ms[PLAIN][i] + touch_with(size, 1);
+		time_ms[PLAIN][i] = grow_plainly(size, write_pages);
 		set_node(size, 0, 0);
-		time_ms[AUTO][i] = grow_by(size, "auto", "2");
+		time_ms[AUTO][i] = grow_by(size, write_pages, "auto", "2");
+		auto_is_parallel = strstr(reply, "\"method\": \"parallel\"");
+		set_node(size, 0, 0);
+		time_ms[PLAIN_TOUCH_ONE][i] = grow_plainly(size, figure_pages) +
+					      touch_with(size, 1);
+		set_node(size, 0, 0);
+		time_ms[AUTO_TOUCH][i] = grow_by(size, figure_pages, "auto", "2");
 		if (has_zeroable(size))
 			dirty += zeroable(size, 0);
-		time_ms[AUTO_TOUCH][i] = time_ms[AUTO][i] + touch_with(size, 2);
+		time_ms[AUTO_TOUCH][i] += touch_with(size, 2);
 		set_node(size, 0, 0);
-		time_ms[PLAIN_TOUCH_ALL][i] = grow_plainly(size) + touch_with(size, 2);
+		time_ms[PLAIN_TOUCH_ALL][i] = grow_plainly(size, figure_pages) +
+					      touch_with(size, 2);
 		set_node(size, 0, 0);
-		time_ms[ONE][i] = grow_by(size, "parallel", "1");
+		time_ms[ONE][i] = grow_by(size, figure_pages, "parallel", "1");
 		set_node(size, 0, 0);
-		time_ms[TWO][i] = grow_by(size, "parallel", "2");
+		time_ms[TWO][i] = grow_by(size, figure_pages, "parallel", "2");
 		is_parallel = strstr(reply, "\"method\": \"parallel\"");
 	}
 	set_node(size, 0, 0);
@@ -170,10 +219,13 @@ static void reserve_figures(const struct page_size *size)
 		time_ms[kind][0] = median(time_ms[kind]);
 	figure("plain_write_ms", time_ms[PLAIN][0]);
 	figure("reserve_ms", time_ms[AUTO][0]);
+	figure("one_thread_ms", time_ms[ONE][0]);
+	figure("two_threads_ms", time_ms[TWO][0]);
 	figure("reserve_over_plain_write", time_ms[PLAIN][0] / time_ms[AUTO][0]);
 	figure("ready_over_grow_and_touch", time_ms[PLAIN_TOUCH_ONE][0] / time_ms[AUTO_TOUCH][0]);
 	figure("ready_over_grow_and_touch_all",
 	       time_ms[PLAIN_TOUCH_ALL][0] / time_ms[AUTO_TOUCH][0]);
+	figure("auto_is_parallel", auto_is_parallel);
 	if (is_parallel)
 		figure("two_threads_speedup", time_ms[ONE][0] / time_ms[TWO][0]);
 	if (has_zeroable(size))
@@ -185,8 +237,7 @@ static void reserve_split(const struct page_size *size)
 {
 	long before[NODES_MAX];
 
-	if (access(PREZERO, X_OK) < 0)
-		skip("prezero was not built: see tests/vm/reserve");
+	require_prezero();
 	for (int node = 0; node < nodes; node++) {
 		before[node] = pool_count(size, node).nr;
 		set_node(size, node, 0);
@@ -214,6 +265,137 @@ static void reserve_split(const struct page_size *size)
 		set_node(size, node, before[node]);
 }
 
+struct fragments {
+	size_t bytes;
+	int ready; /* pipe */
+};
+
+/* The recipe: nearly all that node 0 has free is filled with base pages, and every other one of them is
+ * given back. Half of it is free then, and no huge page fits anywhere before pages have been moved; one
+ * half is locked, which this kernel is told not to move. */
+static void hold_fragments(void *argument)
+{
+	const struct fragments *fragments = argument;
+	char *address;
+
+	require(!numa_bind(0), "no memory policy");
+	address = mmap(NULL, fragments->bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
+		       -1, 0);
+	require(address != MAP_FAILED, "no address space");
+	madvise(address, fragments->bytes, MADV_NOHUGEPAGE);
+	for (size_t at = 0; at < fragments->bytes; at += BASE_BYTES)
+		address[at] = 1;
+	for (size_t at = 0; at < fragments->bytes; at += 2 * BASE_BYTES)
+		madvise(address + at, BASE_BYTES, MADV_DONTNEED);
+	require(!mlock2(address, fragments->bytes / 2, MLOCK_ONFAULT), "nothing can be locked");
+	require(write(fragments->ready, "", 1) == 1, "nobody waits");
+	for (;;)
+		pause();
+}
+
+/* Fragments node 0 afresh; returns who holds it so. */
+static int fragment(size_t *bytes)
+{
+	struct fragments fragments;
+	int ends[2], pid;
+	char byte;
+
+	require(!pipe(ends), "no pipe");
+	if (!*bytes)
+		*bytes = (node_free_bytes(0) - SPARE_BYTES) / (2 * BASE_BYTES) * (2 * BASE_BYTES);
+	fragments = (struct fragments){*bytes, ends[1]};
+	pid = start_child(hold_fragments, &fragments);
+	close(ends[1]);
+	require(read(ends[0], &byte, 1) == 1, "memory was not fragmented");
+	close(ends[0]);
+	return pid;
+}
+
+static void end_fragments(int pid)
+{
+	kill(pid, SIGKILL);
+	wait_child(pid, SIGKILL);
+}
+
+/* Of memory that was fragmented on purpose: more pages than the plain write gets, and what is short is
+ * told to the page. */
+static void reserve_fragmented(const struct page_size *size)
+{
+	long base = pool_count(size, 0).nr, fill = 0, wanted, plain, ours;
+	char need[32], have[64];
+	size_t bytes = 0;
+	int holder, status;
+
+	require_prezero();
+	/* Most of the node need not be fragmented: it is in the pool. */
+	pool_write_number(size, 0, "nr_hugepages",
+			  base + (long)(node_free_bytes(0) >> size->shift) - FRAGMENTED_PAGES);
+	fill = pool_count(size, 0).nr;
+	file_write(MOVES_LOCKED, "0");
+	holder = fragment(&bytes);
+	/* Less than is free: contiguous memory is what there is too little of. */
+	wanted = fill + (long)(bytes / 16 * 7 >> size->shift);
+	pool_write_number(size, 0, "nr_hugepages", wanted);
+	plain = pool_count(size, 0).nr - fill;
+	end_fragments(holder);
+
+	set_node(size, 0, fill);
+	holder = fragment(&bytes);
+	snprintf(need, sizeof(need), "%ldM", wanted * 2);
+	status = reserve_status((const char *const[]){need, "--node", "0", "--floor", "16M",
+						      "--method", "plain", "--deadline", "20s",
+						      NULL});
+	ours = pool_count(size, 0).nr - fill;
+	end_fragments(holder);
+	file_write(MOVES_LOCKED, "1");
+	note("of %ld pages the plain write gets %ld, prezero %ld", wanted - fill, plain, ours);
+	check(status == STATUS_PARTIAL, "%d: %s", status, reply);
+	check(ours > plain && ours < wanted - fill, "%ld pages, the plain write %ld of %ld", ours,
+	      plain, wanted - fill);
+	snprintf(have, sizeof(have), "node 0 has %ld of %ld pages", fill + ours, wanted);
+	check(strstr(reply, have), "not told: %s: %s", have, reply);
+	check(strstr(reply, "contiguous"), "no reason: %s", reply);
+	set_node(size, 0, base);
+}
+
+/* A gigantic page that was given back is had again at run time, or it is said that only boot can; more
+ * than there is room for is refused with the same words. */
+static void reserve_gigantic(const struct page_size *size)
+{
+	long before = pool_count(size, 0).nr, small = pool_count(&page_2m, 0).nr;
+	char need[32];
+	int status;
+
+	require_prezero();
+	/* Pages of the other pool are not moved out of the way by every kernel. */
+	set_node(&page_2m, 0, 0);
+	snprintf(need, sizeof(need), "%ldG", before - 1);
+	reserve((const char *const[]){need, "--page", "1G", "--node", "0", "--shrink", NULL});
+	check(pool_count(size, 0).nr == before - 1, "%ld pages", pool_count(size, 0).nr);
+	snprintf(need, sizeof(need), "%ldG", before);
+	status = reserve_status((const char *const[]){need, "--page", "1G", "--node", "0", NULL});
+	note("regrown: %d, %.0f ms", status, reply_ms());
+	check(strstr(reply, "\"method\": \"plain\""), "%s", reply);
+	check(status == STATUS_REFUSED ? pool_count(size, 0).nr == before - 1 :
+					 !status && pool_count(size, 0).nr == before,
+	      "%d: %ld pages: %s", status, pool_count(size, 0).nr, reply);
+	check(!status || strstr(reply, "boot"), "%s", reply);
+	for (int tries = 0; status && tries < REGROW_TRIES; tries++) {
+		file_write("/proc/sys/vm/drop_caches", "3");
+		file_write("/proc/sys/vm/compact_memory", "1");
+		pool_write_number(size, 0, "nr_hugepages", before);
+		status = pool_count(size, 0).nr != before;
+	}
+	snprintf(need, sizeof(need), "%ldG", before + 2);
+	status = reserve_status((const char *const[]){need, "--page", "1G", "--node", "0", NULL});
+	check(status == STATUS_REFUSED || status == STATUS_PARTIAL, "%d: %s", status, reply);
+	check(pool_count(size, 0).nr < before + 2, "%ld pages", pool_count(size, 0).nr);
+	check(strstr(reply, "boot") || strstr(reply, "floor"), "%s", reply);
+	set_node(size, 0, before);
+	set_node(&page_2m, 0, small);
+	dirty_pool(&page_2m);
+}
+
 static const struct test tests[] = {
 	{.name = "reserve_figures",
 	 .run = reserve_figures,
@@ -225,8 +407,17 @@ static const struct test tests[] = {
 	 .run = reserve_split,
 	 .sizes = SIZE_2M,
 	 .no_file = true,
-	 .only_by_name = true,
 	 .min_nodes = 2,
+	 .limit_s = 120},
+	{.name = "reserve_fragmented",
+	 .run = reserve_fragmented,
+	 .sizes = SIZE_2M,
+	 .no_file = true,
+	 .limit_s = 120},
+	{.name = "reserve_gigantic",
+	 .run = reserve_gigantic,
+	 .sizes = SIZE_1G,
+	 .no_file = true,
 	 .limit_s = 120},
 };
 

@@ -49,22 +49,6 @@ static void regrow(const struct page_size *size, int node, long pages)
 	}
 }
 
-static size_t node_free_bytes(int node)
-{
-	unsigned long kib = 0;
-	char path[64], line[128];
-	FILE *file;
-
-	snprintf(path, sizeof(path), "/sys/devices/system/node/node%d/meminfo", node);
-	file = fopen(path, "re");
-	while (file && fgets(line, sizeof(line), file) &&
-	       sscanf(line, "Node %*d MemFree: %lu", &kib) != 1)
-		;
-	require(file && kib, "%s says nothing of free memory", path);
-	fclose(file);
-	return kib << 10;
-}
-
 /* Fills a node's free memory with the pattern and frees it: what was a huge page is now dirty. */
 static void dirty_memory(int node, size_t bytes)
 {
