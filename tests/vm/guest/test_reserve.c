@@ -25,7 +25,7 @@
 /* What of a node is left alone as the rest is fragmented. */
 #define SPARE_BYTES (48UL << 20)
 #define MOVES_LOCKED "/proc/sys/vm/compact_unevictable_allowed"
-#define FRAGMENTED_PAGES 288L
+#define FRAGMENTED_PAGES 192L
 #define REGROW_TRIES 20
 #define STATUS_REFUSED 3
 #define STATUS_PARTIAL 8
@@ -36,7 +36,7 @@ static char reply[REPLY_SIZE];
  * not more. */
 static int reserve_status(const char *const *arguments)
 {
-	const char *words[16] = {PREZERO,	 "reserve", "--json", "--runtime-dir",
+	const char *words[24] = {PREZERO,	 "reserve", "--json", "--runtime-dir",
 				 "/run/prezero", "--floor", "64M"};
 	size_t used = 0, n = 7;
 	int ends[2], status;
