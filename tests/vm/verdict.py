@@ -32,7 +32,10 @@ class Verdict:
     seconds: float = 0.0
 
     def leaked(self):
-        return any("LEAK" in note for test in self.tests for note in test["notes"])
+        """Did every test find a leak? One that could not is blind where it should see."""
+        tests = [test for test in self.tests if test["test"] != "module_load"]
+        return bool(tests) and all(any("LEAK" in note for note in test["notes"])
+                                   for test in tests)
 
     def as_dict(self):
         return dict(vars(self))
