@@ -542,8 +542,11 @@ static void holders_found(void *arg, const struct holder *holders, int n_holders
 	inquiry_free(inquiry);
 	if (!segment)
 		return; /* it ended meanwhile, and its Gives were answered */
+	/* One that is being filled is the daemon's too. */
+	if (!segment->owner_data)
+		r = end_lease(pages, segment, false);
 	/* Holders that could not be found out are not none. */
-	if (n_holders == 0 && pool_lease_is_held(pages->pool, segment) == 0)
+	if (r == -EOPNOTSUPP && n_holders == 0)
 		r = end_lease(pages, segment, true);
 	if (r == 0)
 		return;
