@@ -25,6 +25,16 @@ class BuildError(Exception):
     """A build that failed; the text is the tool's own."""
 
 
+def run_in(tools, words):
+    """Run a command in the folder of unpacked tools as its root."""
+    # objtool reads /proc; a mount namespace of the build's own lets that mount end with it.
+    inside = ["unshare", "--mount", "--pid", "--fork", "--kill-child",
+              f"--mount-proc={tools / 'proc'}", "chroot", tools, *words]
+    return subprocess.run([str(word) for word in inside], stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, text=True, check=False,
+                          env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C"})
+
+
 def build_modules(kernel, source, variables=()):
     """Build the kernel modules in the folder `source`: file name -> content."""
     tools = kernel.fetch_headers()
@@ -32,13 +42,8 @@ def build_modules(kernel, source, variables=()):
         inside = pathlib.Path("/") / pathlib.Path(scratch).relative_to(tools) / "module"
         copy = pathlib.Path(scratch) / "module"
         shutil.copytree(source, copy, ignore=shutil.ignore_patterns("*.o", "*.ko", ".*.cmd"))
-        # objtool reads /proc; a mount namespace of the build's own lets that mount end with it.
-        words = ["unshare", "--mount", "--pid", "--fork", f"--mount-proc={tools / 'proc'}",
-                 "chroot", tools, "make", f"-j{os.cpu_count()}", "-C",
-                 f"/usr/src/linux-headers-{kernel.release}", f"M={inside}", *variables, "modules"]
-        done = subprocess.run([str(word) for word in words], stdout=subprocess.PIPE,
-                              stderr=subprocess.STDOUT, text=True, check=False,
-                              env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C"})
+        done = run_in(tools, ["make", f"-j{os.cpu_count()}", "-C", kernel.headers,
+                              f"CC={kernel.compiler}", f"M={inside}", *variables, "modules"])
         modules = {path.name: path.read_bytes() for path in copy.rglob("*.ko")}
     if done.returncode or not modules:
         raise BuildError(f"{source} for {kernel.release}:\n{done.stdout[-4000:]}")

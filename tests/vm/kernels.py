@@ -66,6 +66,16 @@ class Kernel:
         text = self._part("config", "config").read_text(encoding="utf-8")
         return dict(line.split("=", 1) for line in text.splitlines() if line.startswith("CONFIG_"))
 
+    @property
+    def headers(self):
+        """Where modules are built against, as seen from within the folder of tools."""
+        return pathlib.Path("/usr/src") / f"linux-headers-{self.release}"
+
+    @property
+    def compiler(self):
+        """The command that the kernel was compiled with."""
+        return self.fetch().config["CONFIG_CC_VERSION_TEXT"].strip('"').split()[0]
+
     def fetch(self):
         """Unpack the kernel itself."""
         if not self.folder.exists():

@@ -118,6 +118,11 @@ class AptRoot:
         """Every package name of the release that starts with `prefix`."""
         return self._apt("apt-cache", "pkgnames", prefix).split()
 
+    def candidate(self, package):
+        """The newest version of `package` in the release."""
+        listing = self._apt("apt-cache", "show", "--no-all-versions", package)
+        return re.search(r"^Version: (\S+)$", listing, re.M)[1]
+
     def parts(self, package, ending):
         """`package` and those that it depends on directly whose names have this `ending`."""
         listing = self._apt("apt-cache", "depends", package)

@@ -146,6 +146,6 @@ struct test_group {
 
 extern const struct test_group group_fault, group_file, group_move, group_resize, group_memory,
 	group_hooks, group_semantics, group_reserve, group_pressure, group_stress, group_figures,
-	group_programs, group_selftest;
+	group_programs, group_debug, group_selftest;
 
 #endif

@@ -35,9 +35,9 @@
 
 /* Resizing comes late: should it lose gigantic pages, no other test fails for want of them. */
 static const struct test_group *const groups[] = {
-	&group_fault,	  &group_file,	   &group_move,	    &group_memory, &group_hooks,
-	&group_semantics, &group_pressure, &group_stress,   &group_resize, &group_figures,
-	&group_reserve,	  &group_programs, &group_selftest,
+	&group_fault,	  &group_file,	   &group_move,	  &group_memory,   &group_hooks,
+	&group_semantics, &group_pressure, &group_stress, &group_resize,   &group_figures,
+	&group_reserve,	  &group_programs, &group_debug,  &group_selftest,
 };
 
 /* Shared by a test's processes. */
@@ -52,6 +52,7 @@ static struct verdict {
 } * verdict;
 
 double stress_s = 10;
+static double patience = 1; /* by how much a kernel is slower than a stock one */
 long pool_pages = 64, figure_pages = 64;
 
 static int channel = STDOUT_FILENO;
@@ -235,7 +236,8 @@ static const char *const log_alarms[] = {
 	"list_del corruption",
 	"refcount_t:",
 	"possible recursive",
-	"unreferenced object",
+	"suspected memory leaks",
+	"INFO: trying to register",
 	"sleeping function",
 	"Bad rss-counter",
 	"stuck for",
@@ -422,7 +424,7 @@ static void run_test(const struct job *job, const char *name, int kmsg)
 	emit_start(name);
 	if (!limit_s)
 		limit_s = job->size == &page_1g ? LIMIT_1G_S : LIMIT_2M_S;
-	limit_s += (unsigned int)stress_s;
+	limit_s = (unsigned int)(limit_s * patience + stress_s);
 	pid = fork();
 	if (!pid)
 		supervise(job);
@@ -496,6 +498,8 @@ static bool plan_line(char *line)
 		module_parameters = value;
 	else if (!strcmp(line, "seconds"))
 		stress_s = strtod(value, NULL);
+	else if (!strcmp(line, "patience"))
+		patience = strtod(value, NULL);
 	else if (!strcmp(line, "pages"))
 		pool_pages = strtol(value, NULL, 10);
 	else if (!strcmp(line, "figure_pages"))

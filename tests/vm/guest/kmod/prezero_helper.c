@@ -1,17 +1,20 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
  * Role: what a guest test needs from inside the kernel: another user of a function that prezero
- * hooks, and the cost of one call of the zeroing function.
+ * hooks, the cost of one call of the zeroing function, and faults for a debug kernel to find.
  * Guarantees: built for tests only; holds a function the way a live patch does, changing nothing.
  */
 #include <linux/ftrace.h>
 #include <linux/gfp.h>
+#include <linux/kernel.h>
 #include <linux/kprobes.h>
 #include <linux/ktime.h>
 #include <linux/mm.h>
 #include <linux/module.h>
 #include <linux/sched.h>
 #include <linux/sched/signal.h>
+#include <linux/slab.h>
+#include <linux/spinlock.h>
 
 static char *steal = "";
 module_param(steal, charp, 0444);
@@ -90,10 +93,61 @@ static const struct kernel_param_ops call_ps_ops = {.get = call_ps_get};
 module_param_cb(call_ps, &call_ps_ops, NULL, 0444);
 MODULE_PARM_DESC(call_ps, "Reading it measures a call of the zeroing function, in picoseconds");
 
+/* ---- faults to be found ---- */
+
+static char *plant = "";
+module_param(plant, charp, 0444);
+MODULE_PARM_DESC(plant, "A fault that a debug kernel has to find: leak, overflow, sleep or locks");
+
+static DEFINE_SPINLOCK(first);
+static DEFINE_SPINLOCK(second);
+
+static int plant_fault(void)
+{
+	if (!strcmp(plant, "leak")) {
+		/* Overwritten at once, so that no copy of the address is left in a register. */
+		void *volatile lost = kmalloc(100, GFP_KERNEL);
+
+		lost = NULL;
+		return lost ? -EINVAL : 0;
+	}
+	if (!strcmp(plant, "overflow")) {
+		char *bytes = kmalloc(100, GFP_KERNEL);
+		size_t end = 100;
+
+		if (!bytes)
+			return -ENOMEM;
+		OPTIMIZER_HIDE_VAR(end);
+		WRITE_ONCE(bytes[end], 1);
+		kfree(bytes);
+		return 0;
+	}
+	if (!strcmp(plant, "sleep")) {
+		spin_lock(&first);
+		might_sleep();
+		spin_unlock(&first);
+		return 0;
+	}
+	if (!strcmp(plant, "locks")) {
+		spin_lock(&first);
+		spin_lock(&second);
+		spin_unlock(&second);
+		spin_unlock(&first);
+		spin_lock(&second);
+		spin_lock(&first);
+		spin_unlock(&first);
+		spin_unlock(&second);
+		return 0;
+	}
+	return -EINVAL;
+}
+
 static int __init helper_init(void)
 {
 	int error;
 
+	if (*plant)
+		return plant_fault();
 	if (!*steal)
 		return 0;
 	error = ftrace_set_filter(&thief, (unsigned char *)steal, strlen(steal), 1);
