@@ -143,11 +143,11 @@ int plot_threads(const json_t *points, const char *directory, char *why, size_t 
 			json_real_value(json_object_get(point, "seconds")));
 	}
 	fputs("EOD\nset title 'Memory reserved and zeroed, 2M pages'\nset xlabel 'threads'\n"
-	      "set ylabel 'seconds'\nset yrange [0:*]\nset grid\nset nokey\n"
+	      "set ylabel 'seconds'\nset yrange [0:*]\nset grid\nset nokey\nset logscale x 2\n"
 	      "set terminal svg size 800,500 dynamic\nset output 'threads.svg'\n"
-	      "plot $line with linespoints linewidth 2\nset output\n"
+	      "plot $line using 1:2:xticlabels(1) with linespoints linewidth 2\nset output\n"
 	      "set terminal pngcairo size 1200,750\nset output 'threads.png'\n"
-	      "plot $line with linespoints linewidth 2\nset output\n",
+	      "plot $line using 1:2:xticlabels(1) with linespoints linewidth 2\nset output\n",
 	      script);
 	if (fclose(script) == EOF)
 		return -ENOMEM;

@@ -8,7 +8,6 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <string.h>
-#include <sys/klog.h>
 #include <sys/stat.h>
 
 #include "base/io.h"
@@ -20,8 +19,6 @@
 #define DROP_IN "etc/default/grub.d/prezero.cfg"
 #define ARGS_BYTES 2048
 #define GIGANTIC_BYTES (1ULL << 30)
-#define LOG_READ_ALL 3
-#define LOG_BUFFER_BYTES 10
 
 struct boot_args {
 	struct session *session;
@@ -181,33 +178,19 @@ static int decide_and_print(struct boot_args *boot)
 	return status == STATUS_DONE && boot->grub ? write_drop_in(boot, root_fd, args) : status;
 }
 
-/* The kernel's log, or the copy of it that some systems keep. The caller's to free. */
-static char *read_log(const struct boot_args *boot)
+static int print_log(struct boot_args *boot)
 {
-	int bytes = boot->wish.sysroot ? 1 << 20 : klogctl(LOG_BUFFER_BYTES, NULL, 0);
-	AUTO_FREE char *text = bytes > 0 ? calloc(1, (size_t)bytes + 1) : NULL;
-	AUTO_FD root_fd = open_root(boot);
-	ssize_t n = -1;
-
-	if (!text)
-		return NULL;
-	if (boot->wish.sysroot)
-		n = read_file_at(root_fd, "var/log/dmesg", text, (size_t)bytes);
-	else
-		n = klogctl(LOG_READ_ALL, text, bytes);
-	return n < 0 ? NULL : TAKE_PTR(text);
-}
-
-static int print_log(const struct boot_args *boot)
-{
-	AUTO_FREE char *text = read_log(boot);
+	AUTO_FREE char *text = NULL;
 	AUTO_JSON lines = json_array();
 	char *save = NULL;
+	int r = host_open(boot->wish.sysroot, &boot->wish.host);
 
-	if (!text)
+	if (!r)
+		r = host_read_log(boot->wish.host, &text);
+	if (r < 0)
 		return session_fail_text(boot->session, -EPERM,
 					 "cannot read the kernel's log: %s: use sudo",
-					 strerror(errno));
+					 strerror(-r));
 	for (char *line = strtok_r(text, "\n", &save); line; line = strtok_r(NULL, "\n", &save)) {
 		char *what = strstr(line, "HugeTLB: ");
 

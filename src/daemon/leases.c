@@ -542,8 +542,11 @@ static void holders_found(void *arg, const struct holder *holders, int n_holders
 	inquiry_free(inquiry);
 	if (!segment)
 		return; /* it ended meanwhile, and its Gives were answered */
+	/* One that is being filled is the daemon's too. */
+	if (!segment->owner_data)
+		r = end_lease(pages, segment, false);
 	/* Holders that could not be found out are not none. */
-	if (n_holders == 0 && pool_lease_is_held(pages->pool, segment) == 0)
+	if (r == -EOPNOTSUPP && n_holders == 0)
 		r = end_lease(pages, segment, true);
 	if (r == 0)
 		return;
@@ -605,13 +608,25 @@ static void reply_lease_error(struct connection *connection, enum wire_error err
 	connection_reply(connection, &reply, -1);
 }
 
+/* A lease that was given and goes on. */
+static void go_on(struct page_pool *pages, struct segment *segment, const struct give *give)
+{
+	int r = pool_mark_given(pages->pool, segment);
+
+	if (r < 0)
+		log_warning(
+			"%s: that the lease %s was given cannot be noted, and after a restart it is to be given again: %s",
+			pages->name, segment->name, strerror(-r));
+	if (!give->is_patient)
+		inquire(pages, segment->id);
+}
+
 void leases_give(struct daemon *daemon, struct connection *connection, const struct wire_give *call)
 {
 	struct page_pool *pages;
 	struct segment *segment = leases_find(daemon, call->lease, &pages);
 	uid_t uid = connection_uid(connection);
 	struct give *give;
-	int r;
 
 	if (!segment) {
 		reply_lease_error(connection, WIRE_NO_SUCH_LEASE, call->lease, 0);
@@ -631,18 +646,15 @@ void leases_give(struct daemon *daemon, struct connection *connection, const str
 	TAILQ_INSERT_TAIL(&daemon->leases->gives, give, link);
 	connection_wait(connection, abandon_give, give);
 
-	r = segment->name ? pool_give_lease(pages->pool, segment) : 0;
-	if (r < 0)
-		log_warning(
-			"%s: that the lease %s was given cannot be noted, and after a restart it is to be given again: %s",
-			pages->name, segment->name, strerror(-r));
+	if (segment->name && pool_give_lease(pages->pool, segment) < 0)
+		log_warning("%s: a lease cannot be given", pages->name);
 	if (call->wait_ms.is_set && call->wait_ms.value > 0)
 		give->is_patient = sd_event_add_time_relative(daemon->event, &give->timer,
 							      CLOCK_MONOTONIC,
 							      (uint64_t)call->wait_ms.value * 1000,
 							      1000, give_timed_out, give) >= 0;
 	/* Answered when it ends. Where somebody holds it: at once with who does, or when time is up. */
-	if (!try_end(pages, segment) && !give->is_patient)
-		inquire(pages, segment->id);
+	if (!try_end(pages, segment))
+		go_on(pages, segment, give);
 	arm(daemon->leases);
 }

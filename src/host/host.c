@@ -19,6 +19,7 @@
 
 struct host {
 	int root_fd;
+	bool is_imagined; /* files, and no kernel behind them */
 	pthread_rwlock_t lock; /* guards kept, which host_look() alone replaces */
 	struct kept *kept;
 	/* host_look()'s: */
@@ -58,6 +59,7 @@ int host_open(const char *sysroot, struct host **ret)
 	if (r < 0)
 		return r;
 	host->root_fd = TAKE_FD(root_fd);
+	host->is_imagined = sysroot && strcmp(sysroot, "/");
 	*ret = TAKE_PTR(host);
 	return 0;
 }
@@ -81,6 +83,11 @@ const char *host_missing(const struct host *host)
 int host_root_fd(const struct host *host)
 {
 	return host->root_fd;
+}
+
+bool host_is_imagined(const struct host *host)
+{
+	return host->is_imagined;
 }
 
 /* Makes the kept descriptors those of the layout that is there now. */

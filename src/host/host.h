@@ -54,8 +54,10 @@ MUST_CHECK int host_read_overcommit(struct host *host, uint64_t page_bytes, uint
 MUST_CHECK int host_write_overcommit(struct host *host, uint64_t page_bytes, uint64_t pages);
 /* Has the kernel move pages of a node together, in the calling thread; takes long. */
 int host_compact(struct host *host, int node);
+/* The kernel's log as it stands, the caller's to free. Needs root. */
+MUST_CHECK int host_read_log(const struct host *host, char **ret);
 /* Whether the kernel zeroes what it allocates (init_on_alloc): from its command line, else from its
- * configuration under /boot. -ENODATA: neither says. */
+ * configuration, else from its log. -ENODATA: none of them says. */
 MUST_CHECK int host_zeroes_on_alloc(struct host *host, bool *ret);
 /* Whether it gives up most of the metadata of huge pages (hugetlb_optimize_vmemmap). */
 bool host_optimizes_vmemmap(struct host *host);

@@ -83,6 +83,7 @@ MUST_CHECK int kept_read_hugetlb(const struct kept *kept, unsigned int i, struct
 				 struct fault *fault);
 
 int host_root_fd(const struct host *host);
+bool host_is_imagined(const struct host *host);
 
 /* A list of ids in a file. -ENOENT when it is absent. */
 MUST_CHECK int look_id_set(int root_fd, const char *path, struct id_set *ret, struct fault *fault);

@@ -163,6 +163,21 @@ static int read_build(const struct host *host, bool *ret)
 	return 0;
 }
 
+/* What it said as it started, while the log still has that: "mem auto-init: stack:off, heap alloc:on,
+ * heap free:off". */
+static int read_boot_words(const struct host *host, bool *ret)
+{
+	AUTO_FREE char *text = NULL;
+	int r = host_read_log(host, &text);
+	const char *line = r < 0 ? NULL : strstr(text, "mem auto-init: ");
+	const char *word = line ? strstr(line, "heap alloc:") : NULL;
+
+	if (!word)
+		return r < 0 ? r : -ENODATA;
+	*ret = !strncmp(word, "heap alloc:on", strlen("heap alloc:on"));
+	return 0;
+}
+
 int host_zeroes_on_alloc(struct host *host, bool *ret)
 {
 	bool zeroes;
@@ -170,6 +185,8 @@ int host_zeroes_on_alloc(struct host *host, bool *ret)
 
 	if (r < 0)
 		r = read_build(host, &zeroes);
+	if (r < 0)
+		r = read_boot_words(host, &zeroes);
 	if (r < 0)
 		return -ENODATA;
 	*ret = zeroes;

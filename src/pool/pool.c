@@ -305,7 +305,7 @@ static int unlink_segment(struct pool *pool, struct segment *segment)
 	format_file_name(segment, name);
 	if (unlinkat(pool->state_fd[segment->state], name, 0) < 0 && errno != ENOENT)
 		return -errno;
-	if (segment->is_given) {
+	if (entry_of(segment)->has_mark) {
 		format_given_mark(segment, name);
 		(void)unlinkat(pool->state_fd[SEGMENT_LENT], name, 0);
 	}
@@ -480,16 +480,24 @@ int fd_is_alone(int fd)
 
 int pool_give_lease(struct pool *pool, struct segment *segment)
 {
-	char name[FILE_NAME_MAX];
-
+	(void)pool;
 	if (segment->state != SEGMENT_LENT || !segment->name)
 		return -EINVAL;
-	if (segment->is_given)
-		return 0;
 	segment->is_given = true;
+	return 0;
+}
+
+int pool_mark_given(struct pool *pool, struct segment *segment)
+{
+	struct entry *entry = entry_of(segment);
+	char name[FILE_NAME_MAX];
+
+	if (!segment->is_given || entry->has_mark)
+		return 0;
 	format_given_mark(segment, name);
 	if (mknodat(pool->state_fd[SEGMENT_LENT], name, S_IFREG | 0600, 0) < 0 && errno != EEXIST)
 		return -errno;
+	entry->has_mark = true;
 	return 0;
 }
 
@@ -549,7 +557,7 @@ static bool has_unlinked(struct pool *pool, const struct statfs *fs)
 	uint64_t n_linked = 1 + SEGMENT_STATES; /* the directories */
 
 	for (struct segment *s = pool_next(pool, NULL); s; s = pool_next(pool, s))
-		n_linked += 1 + s->is_given;
+		n_linked += 1 + entry_of(s)->has_mark;
 	return (int64_t)fs->f_files <= 0 || (uint64_t)(fs->f_files - fs->f_ffree) > n_linked;
 }
 

@@ -106,9 +106,10 @@ MUST_CHECK int pool_lease_is_held(struct pool *pool, struct segment *segment);
 MUST_CHECK int pool_try_end_lease(struct pool *pool, struct segment *segment, int *ret_fd);
 /* The same whoever has it open, and waits for who holds the inode's lock. */
 MUST_CHECK int pool_end_lease(struct pool *pool, struct segment *segment, int *ret_fd);
-/* Notes that a named lease ends with its last holder from now on; its name is taken until then. An error:
- * so it is, but a restart will not know. */
+/* A named lease ends with its last holder from now on; its name is taken until then. */
 MUST_CHECK int pool_give_lease(struct pool *pool, struct segment *segment);
+/* Somebody has it still: marks on disk that it was given, for a restart to know. */
+MUST_CHECK int pool_mark_given(struct pool *pool, struct segment *segment);
 
 /* "ready/<file>", below the pool's directory; returns the length or -ENOSPC. */
 int pool_segment_path(const struct pool *pool, const struct segment *segment, char *buf,

@@ -215,6 +215,7 @@ static int recover_given(struct pool *pool, const char *file, struct pool_recove
 		return 0;
 	}
 	entry->segment.is_given = true;
+	entry->has_mark = true;
 	index_note_closed(pool, entry); /* its last holder may be gone */
 	return 0;
 }

@@ -35,6 +35,7 @@ struct entry {
 	/* filling: in pool->filling; ready: in bucket->ready; lent: in pool->closed, if is_closed */
 	TAILQ_ENTRY(entry) link;
 	bool is_closed;
+	bool has_mark; /* on disk: it was given */
 };
 
 struct lease_name {

@@ -32,6 +32,7 @@
 #define TICK_MS 50
 /* A plain write is what a stop waits for; many small ones would cost more than the pages do. */
 #define FIRST_STEP_BYTES (1ULL << 30)
+#define FIRST_UNZEROED_BYTES (16ULL << 30) /* takes as long, but for gigantic pages */
 #define STEP_NS_MIN (50 * NS_PER_MS)
 #define STEP_NS_MAX (400 * NS_PER_MS)
 #define LOOKS_MAX 5
@@ -354,7 +355,9 @@ static int write_node(struct run *run, struct node_work *work, uint64_t pages, u
 static int settle_node(struct run *run, struct node_work *work)
 {
 	uint64_t page_bytes = run->goal->page_bytes, got_pages;
-	uint64_t step_pages = FIRST_STEP_BYTES > page_bytes ? FIRST_STEP_BYTES / page_bytes : 1;
+	bool is_slow = run->goal->kernel_zeroes || page_bytes >= FIRST_STEP_BYTES;
+	uint64_t step_bytes = is_slow ? FIRST_STEP_BYTES : FIRST_UNZEROED_BYTES;
+	uint64_t step_pages = step_bytes > page_bytes ? step_bytes / page_bytes : 1;
 	uint64_t adopt_pages = work->taken_pages;
 	int r = 0;
 

@@ -126,6 +126,12 @@ class Imagined(RunsReserve, unittest.TestCase):
         self.assertEqual(method(), "plain")
         elsewhere.write_text("CONFIG_INIT_ON_ALLOC_DEFAULT_ON=y\n")
         self.assertEqual(method(), "parallel")
+        elsewhere.unlink()
+        log = tree / "var/log/dmesg"
+        log.parent.mkdir(parents=True)
+        for word, chosen in ("off", "plain"), ("on", "parallel"):
+            log.write_text(f"[    0.1] mem auto-init: stack:all(zero), heap alloc:{word}, heap free:off\n")
+            self.assertEqual(method(), chosen)
         command_line.write_text("quiet init_on_alloc=1 init_on_alloc=0\n")
         self.assertEqual(method(), "plain")
         command_line.write_text("init_on_alloc=0 init_on_alloc=on ro\n")

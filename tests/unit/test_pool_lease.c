@@ -537,6 +537,7 @@ static void test_a_lessee_that_holds_the_inode(void **state)
 	}
 	alarm(30); /* rather than wait for ever */
 	assert_int_equal(pool_give_lease(pool, segment), 0);
+	assert_int_equal(pool_mark_given(pool, segment), 0);
 	assert_int_equal(pool_lease_is_held(pool, segment), 1);
 	close(fd);
 	assert_int_equal(end_closed(pool), 0);

@@ -127,6 +127,7 @@ static void test_restart_given(void **state)
 		segment = make_ready(pool, BYTES);
 		fd = lend(pool, segment, CONSUMER, "vm7");
 		assert_int_equal(pool_give_lease(pool, segment), 0);
+		assert_int_equal(pool_mark_given(pool, segment), 0);
 		snprintf(mark, sizeof(mark), "lent/0-%016llx.given",
 			 (unsigned long long)segment->id);
 		assert_int_equal(faccessat(dir_fd, mark, F_OK, 0), 0);
@@ -320,7 +321,7 @@ static int use_up(struct pool *pool, struct segment *segment, const char *name)
 	if (pool_lend(pool, segment, &lessee, &fd) < 0)
 		return -1;
 	oracle_dirty(fd, segment->bytes);
-	if (name && pool_give_lease(pool, segment) < 0)
+	if (name && (pool_give_lease(pool, segment) < 0 || pool_mark_given(pool, segment) < 0))
 		return -1;
 	fd = close_fd(fd);
 	if (pool_read_closed(pool) < 0)

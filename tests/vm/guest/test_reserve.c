@@ -25,7 +25,7 @@
 /* What of a node is left alone as the rest is fragmented. */
 #define SPARE_BYTES (48UL << 20)
 #define MOVES_LOCKED "/proc/sys/vm/compact_unevictable_allowed"
-#define FRAGMENTED_PAGES 288L
+#define FRAGMENTED_PAGES 192L
 #define REGROW_TRIES 20
 #define STATUS_REFUSED 3
 #define STATUS_PARTIAL 8
@@ -36,7 +36,7 @@ static char reply[REPLY_SIZE];
  * not more. */
 static int reserve_status(const char *const *arguments)
 {
-	const char *words[16] = {PREZERO,	 "reserve", "--json", "--runtime-dir",
+	const char *words[24] = {PREZERO,	 "reserve", "--json", "--runtime-dir",
 				 "/run/prezero", "--floor", "64M"};
 	size_t used = 0, n = 7;
 	int ends[2], status;
@@ -187,14 +187,20 @@ static void reserve_figures(const struct page_size *size)
 		set_node(size, node, 0);
 	}
 	grow_plainly(size, write_pages);
-	set_node(size, 0, 0);
-	grow_by(size, figure_pages, "parallel", "2");
 	for (int i = 0; i < ROUNDS; i++) {
 		set_node(size, 0, 0);
 		time_ms[PLAIN][i] = grow_plainly(size, write_pages);
 		set_node(size, 0, 0);
 		time_ms[AUTO][i] = grow_by(size, write_pages, "auto", "2");
 		auto_is_parallel = strstr(reply, "\"method\": \"parallel\"");
+	}
+	/* The same pages from here on, and the host has backed them. */
+	for (int i = 0; i < 2; i++) {
+		set_node(size, 0, 0);
+		grow_by(size, figure_pages, "parallel", "2");
+		touch_with(size, 2);
+	}
+	for (int i = 0; i < ROUNDS; i++) {
 		set_node(size, 0, 0);
 		time_ms[PLAIN_TOUCH_ONE][i] = grow_plainly(size, figure_pages) +
 					      touch_with(size, 1);
@@ -413,6 +419,7 @@ static const struct test tests[] = {
 	 .run = reserve_fragmented,
 	 .sizes = SIZE_2M,
 	 .no_file = true,
+	 .only_by_name = true,
 	 .limit_s = 120},
 	{.name = "reserve_gigantic",
 	 .run = reserve_gigantic,
