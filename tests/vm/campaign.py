@@ -51,7 +51,8 @@ class Variant:
 
     def __str__(self):
         hvo = "on" if self.hvo else "off"
-        return f"{self.nodes} nodes, init_on_alloc={self.init_on_alloc}, hvo={hvo}"
+        nodes = f"{self.nodes} node{'s' if self.nodes > 1 else ''}"
+        return f"{nodes}, init_on_alloc={self.init_on_alloc}, hvo={hvo}"
 
     def command_line(self):
         return [f"init_on_alloc={self.init_on_alloc}",
