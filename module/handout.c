@@ -67,14 +67,14 @@ static noinline void do_nothing(void)
  * At the entry of the kernel's function that zeroes a folio for user space, which serves every
  * large folio, not only ours. Nothing but two comparisons is done for the others.
  */
-static void notrace at_zeroing(struct ftrace_regs *fregs)
+void notrace handout_at_zeroing(struct ftrace_regs *fregs)
 {
 	struct folio *folio = (struct folio *)compat_first_argument(fregs);
 
-	if (mark_redeem(folio)) {
-		trace_prezero_skip(folio_pfn(folio));
-		compat_redirect(fregs, (unsigned long)do_nothing);
-	}
+	if (likely(!mark_test(folio)) || !mark_redeem(folio))
+		return;
+	trace_prezero_skip(folio_pfn(folio));
+	compat_redirect(fregs, (unsigned long)do_nothing);
 }
 
 /* -- pages fresh from the buddy allocator -- */
@@ -416,8 +416,8 @@ const struct purpose hook_purposes[NR_PURPOSES] = {
 	.original_trampoline = STATIC_CALL_TRAMP_ADDR(call)
 
 struct hook hook_table[] = {
-	{ PURPOSE_SKIP, "folio_zero_user", "vpi", .at_entry = at_zeroing },
-	{ PURPOSE_SKIP, "clear_huge_page", "vpii", .at_entry = at_zeroing },
+	{ PURPOSE_SKIP, "folio_zero_user", "vpi" },
+	{ PURPOSE_SKIP, "clear_huge_page", "vpii" },
 
 	{ PURPOSE_ENQUEUE, "enqueue_hugetlb_folio", "vpp", INSTEAD(on_enqueue, kernel_enqueue) },
 	{ PURPOSE_ENQUEUE, "enqueue_huge_page", "vpp", INSTEAD(on_enqueue, kernel_enqueue) },

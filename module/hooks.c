@@ -14,6 +14,7 @@
  *
  * Why removing them is safe: see hooks_remove().
  */
+#include <linux/ftrace.h>
 #include <linux/module.h>
 #include <linux/rcupdate.h>
 
@@ -49,8 +50,8 @@ static void notrace at_hook(unsigned long ip, unsigned long parent_ip, struct ft
 
 	if (!hook)
 		return;
-	if (hook->at_entry)
-		hook->at_entry(fregs);
+	if (!hook->instead)
+		handout_at_zeroing(fregs);
 	else if (!within_module(parent_ip, THIS_MODULE))
 		compat_redirect(fregs, (unsigned long)hook->instead);
 }

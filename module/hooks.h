@@ -6,7 +6,6 @@
 #ifndef PREZERO_HOOKS_H
 #define PREZERO_HOOKS_H
 
-#include <linux/ftrace.h>
 #include <linux/static_call.h>
 
 /* Why something is hooked. Of the hooks for one purpose the first that the kernel has is used. */
@@ -39,10 +38,9 @@ struct hook {
 	 */
 	const char *prototype;
 
-	/* Exactly one of the two: run at the entry, or run instead. */
-	void (*at_entry)(struct ftrace_regs *fregs);
+	/* Run instead of the function; NULL: it zeroes a folio, and handout_at_zeroing() decides. */
 	void *instead;
-	/* For `instead`: the static call by which it reaches the kernel's function. */
+	/* The static call by which that one reaches the kernel's function. */
 	struct static_call_key *original;
 	void *original_trampoline;
 

@@ -48,7 +48,7 @@ void mark_clear(struct folio *folio)
  */
 bool mark_redeem(struct folio *folio)
 {
-	if (likely(!mark_test(folio)))
+	if (!mark_test(folio))
 		return false;
 	if (!PageHead(&folio->page) || !PageHuge(&folio->page) || READ_ONCE(folio->mapping))
 		return false;

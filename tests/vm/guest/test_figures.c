@@ -151,11 +151,32 @@ static void hook_cost(const struct page_size *size)
 	require(!module_remove(HELPER), "removing the helper");
 }
 
+static void use_cpu(int cpu)
+{
+	cpu_set_t cpus;
+
+	CPU_ZERO(&cpus);
+	CPU_SET(cpu, &cpus);
+	require(!sched_setaffinity(0, sizeof(cpus), &cpus), "affinity: %s", strerror(errno));
+}
+
 static void write_max(void *argument)
 {
 	const struct page_size *size = argument;
 
 	pool_write(size, 0, "zeroable_hugepages", "max");
+}
+
+static void write_max_on_cpu_0(void *argument)
+{
+	use_cpu(0);
+	write_max(argument);
+}
+
+static void write_max_on_cpu_1(void *argument)
+{
+	use_cpu(1);
+	write_max(argument);
 }
 
 /* One writer and two on two CPUs, in turn, over the same pages. */
@@ -169,12 +190,12 @@ static void two_writers(const struct page_size *size)
 
 		dirty_pool(size);
 		start_ms = now_ms();
-		wait_child(start_child(write_max, (void *)(uintptr_t)size), 0);
+		wait_child(start_child(write_max_on_cpu_0, (void *)(uintptr_t)size), 0);
 		one_ms = now_ms() - start_ms;
 		dirty_pool(size);
 		start_ms = now_ms();
-		for (size_t i = 0; i < ARRAY_SIZE(pids); i++)
-			pids[i] = start_child(write_max, (void *)(uintptr_t)size);
+		pids[0] = start_child(write_max_on_cpu_0, (void *)(uintptr_t)size);
+		pids[1] = start_child(write_max_on_cpu_1, (void *)(uintptr_t)size);
 		for (size_t i = 0; i < ARRAY_SIZE(pids); i++)
 			wait_child(pids[i], 0);
 		add(&speedup, one_ms / (now_ms() - start_ms));
@@ -230,21 +251,6 @@ static void stop_time(const struct page_size *size)
 	figure_of("stop_ms_max", size, quantile(&stop, 1));
 }
 
-static void use_cpu_0(void)
-{
-	cpu_set_t cpus;
-
-	CPU_ZERO(&cpus);
-	CPU_SET(0, &cpus);
-	require(!sched_setaffinity(0, sizeof(cpus), &cpus), "affinity: %s", strerror(errno));
-}
-
-static void write_max_on_cpu_0(void *argument)
-{
-	use_cpu_0();
-	write_max(argument);
-}
-
 /* How late a real-time task gets the CPU that a writer is busy on: the bound on preemption. */
 static void preempt_latency(const struct page_size *size)
 {
@@ -252,7 +258,7 @@ static void preempt_latency(const struct page_size *size)
 	struct samples late = {0};
 	int pid = start_child(write_max_on_cpu_0, (void *)(uintptr_t)size);
 
-	use_cpu_0();
+	use_cpu(0);
 	require(!sched_setscheduler(0, SCHED_FIFO, &priority), "SCHED_FIFO: %s", strerror(errno));
 	while (late.count < 200 && zeroable(size, 0) > 0) {
 		double start_ms = now_ms();
