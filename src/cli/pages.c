@@ -253,9 +253,14 @@ int pages_decide(struct pages_wish *wish)
 	if (host_zeroes_on_alloc(wish->host, &wish->goal.kernel_zeroes) < 0)
 		wish->goal.kernel_zeroes = true;
 	wish->goal.kernel_optimizes = host_optimizes_vmemmap(wish->host);
-	if (policy_reserve(wish->view, &wish->goal, &wish->plan, &why, &node) < 0)
-		return fail_goal(wish, why, node);
-	return STATUS_DONE;
+	r = policy_reserve(wish->view, &wish->goal, &wish->plan, &why, &node);
+	/* What stands on CPUs' lists was not counted as available. */
+	if (!r && wish->plan.why == SHORT_FLOOR && !wish->sysroot) {
+		host_drain_lists(wish->host);
+		if (host_look(wish->host, wish->view) == 0)
+			r = policy_reserve(wish->view, &wish->goal, &wish->plan, &why, &node);
+	}
+	return r < 0 ? fail_goal(wish, why, node) : STATUS_DONE;
 }
 
 void pages_done(struct pages_wish *wish)

@@ -13,6 +13,7 @@
 #include "host/host.h"
 #include "host/internal.h"
 
+#define DRAIN_PASSES 64 /* of an eighth each, or 8 MiB */
 #define PATH_BYTES 160
 
 static void size_path(char path[PATH_BYTES], uint64_t page_bytes, const char *file)
@@ -110,6 +111,15 @@ int host_compact(struct host *host, int node)
 	r = write_file_at(host_root_fd(host), path, "1");
 	return is_absent(r) ? write_file_at(host_root_fd(host), "proc/sys/vm/compact_memory", "1") :
 			      r;
+}
+
+/* The kernel shortens a CPU's lists by a little whenever it refreshes its statistics. */
+void host_drain_lists(struct host *host)
+{
+	for (unsigned int i = 0; i < DRAIN_PASSES; i++) {
+		if (write_file_at(host_root_fd(host), "proc/sys/vm/stat_refresh", "1") < 0)
+			return;
+	}
 }
 
 /* The last one on the command line counts. */

@@ -46,6 +46,7 @@ struct node_work {
 	uint64_t to_pages;
 	uint64_t expected_pages; /* what this run last saw there */
 	uint64_t taken_pages; /* by the team; under the lock */
+	bool is_at_floor; /* as last looked; under the lock */
 	struct fill_job *job; /* NULL: it has ended */
 };
 
@@ -60,9 +61,8 @@ struct run {
 	bool has_borrowed;
 	unsigned int n_jobs;
 	int error; /* of the team */
-	pthread_mutex_t lock; /* guards what follows, and taken_pages */
+	pthread_mutex_t lock; /* guards what follows, and the work's where it says so */
 	struct host_view *view;
-	bool is_at_floor;
 	unsigned int n_fds, fds_max;
 	int *fd;
 };
@@ -92,8 +92,10 @@ static bool may_go_on(struct run *run, uint64_t done_bytes)
 
 /* Whether so much can be taken from a node without the host or the node falling below the floor. Looks
  * afresh: others take memory meanwhile. */
-static bool is_above_floor(struct run *run, int node, uint64_t bytes)
+static bool is_above_floor(struct node_work *work, uint64_t bytes)
 {
+	struct run *run = work->run;
+	const int node = work->node;
 	const struct page_class page_class = {{PAGE_BASE, run->view->base_page_bytes}, node};
 	const struct goals goals = {.floor_bytes = run->goal->floor_bytes};
 	uint64_t floor_bytes, share;
@@ -107,7 +109,7 @@ static bool is_above_floor(struct run *run, int node, uint64_t bytes)
 		is_above = run->view->available_bytes >= floor_bytes + bytes &&
 			   run->view->node[node].available_bytes >= share + bytes;
 	}
-	run->is_at_floor |= !is_above;
+	work->is_at_floor = !is_above;
 	pthread_mutex_unlock(&run->lock);
 	return is_above;
 }
@@ -139,7 +141,7 @@ static int64_t take_unit(void *arg, uint64_t offset_bytes, uint64_t unit_bytes)
 	int r;
 
 	(void)offset_bytes;
-	if (!is_above_floor(run, work->node, unit_bytes))
+	if (!is_above_floor(work, unit_bytes))
 		return 0;
 	fd = surplus_take(run->goal->page_bytes, pages, work->node);
 	if (fd == -ENOMEM || fd == -EMFILE || fd == -ENFILE)
@@ -373,8 +375,7 @@ static int settle_node(struct run *run, struct node_work *work)
 				break;
 			else if (more_pages > step_pages)
 				more_pages = step_pages;
-			if (!adopt_pages &&
-			    !is_above_floor(run, work->node, more_pages * page_bytes))
+			if (!adopt_pages && !is_above_floor(work, more_pages * page_bytes))
 				break;
 			pages = work->expected_pages + more_pages;
 		}
@@ -392,16 +393,19 @@ static int settle_node(struct run *run, struct node_work *work)
 	return r;
 }
 
-/* The kernel found no more: has it move pages together, and asks again, as long as that helps. */
+/* The kernel found no more: has it collect free pages from CPUs and move others together, and asks
+ * again, as long as that helps. */
 static int retry_node(struct run *run, struct node_work *work)
 {
 	int r = 0;
 
 	while (!r && work->expected_pages < work->to_pages && !work->result->is_overruled &&
-	       may_go_on(run, run->adopted_bytes) &&
-	       is_above_floor(run, work->node, run->goal->page_bytes)) {
+	       may_go_on(run, run->adopted_bytes)) {
 		uint64_t before_pages = work->expected_pages;
 
+		host_drain_lists(run->config->host);
+		if (!is_above_floor(work, run->goal->page_bytes))
+			break;
 		(void)host_compact(run->config->host, work->node);
 		work->taken_pages = 0;
 		r = settle_node(run, work);
@@ -431,7 +435,7 @@ static int settle(struct run *run)
 		    work->result->is_overruled)
 			continue;
 		if (!result->is_stopped && !result->is_late)
-			result->why = run->is_at_floor ||
+			result->why = work->is_at_floor ||
 						      work->to_pages < work->result->wanted_pages ?
 					      SHORT_FLOOR :
 					      SHORT_PAGES;

@@ -8,6 +8,7 @@
 #include "guest.h"
 
 #include <fcntl.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,10 +23,14 @@
 #define BASE_BYTES 4096
 /* A kernel that zeroes nothing grows the pool in no time: of more pages it can be measured. */
 #define UNZEROED_FACTOR 8
-/* What of a node is left alone as the rest is fragmented. */
-#define SPARE_BYTES (48UL << 20)
+/* What of a node is left alone as the rest is fragmented: twice its watermarks, below which the kernel
+ * ends programs rather than fill the node. */
+#define SPARE_BYTES (192UL << 20)
+#define FRAGMENTED_BYTES (512UL << 20)
+/* More than is in one piece or can be moved there, less than is free. */
+#define ASKED_BYTES (SPARE_BYTES + FRAGMENTED_BYTES / 16 + (16UL << 20))
+#define DRAIN_PASSES 64
 #define MOVES_LOCKED "/proc/sys/vm/compact_unevictable_allowed"
-#define FRAGMENTED_PAGES 192L
 #define REGROW_TRIES 20
 #define STATUS_REFUSED 3
 #define STATUS_PARTIAL 8
@@ -271,48 +276,53 @@ static void reserve_split(const struct page_size *size)
 		set_node(size, node, before[node]);
 }
 
-struct fragments {
-	size_t bytes;
-	int ready; /* pipe */
-};
-
-/* The recipe: nearly all that node 0 has free is filled with base pages, and every other one of them is
- * given back. Half of it is free then, and no huge page fits anywhere before pages have been moved; one
- * half is locked, which this kernel is told not to move. */
+/* The recipe: base pages fill FRAGMENTED_BYTES of node 0, and every other one of them is given back. Half
+ * of it is free then, and no huge page fits there before pages have been moved; most of it is
+ * locked, which this kernel is told not to move. All of it on one CPU, on whose lists a part of what is
+ * given back then stands: not counted as free, and of no use to a holder on another CPU. */
 static void hold_fragments(void *argument)
 {
-	const struct fragments *fragments = argument;
+	const int *ready_fd = argument;
+	cpu_set_t cpu;
 	char *address;
 
+	CPU_ZERO(&cpu);
+	CPU_SET(0, &cpu);
+	require(!sched_setaffinity(0, sizeof(cpu), &cpu), "CPU 0 is not there");
 	require(!numa_bind(0), "no memory policy");
-	address = mmap(NULL, fragments->bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
+	address = mmap(NULL, FRAGMENTED_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
 		       -1, 0);
 	require(address != MAP_FAILED, "no address space");
-	madvise(address, fragments->bytes, MADV_NOHUGEPAGE);
-	for (size_t at = 0; at < fragments->bytes; at += BASE_BYTES)
+	require(!madvise(address, FRAGMENTED_BYTES, MADV_NOHUGEPAGE), "no base pages");
+	for (size_t at = 0; at < FRAGMENTED_BYTES; at += BASE_BYTES)
 		address[at] = 1;
-	for (size_t at = 0; at < fragments->bytes; at += 2 * BASE_BYTES)
-		madvise(address + at, BASE_BYTES, MADV_DONTNEED);
-	require(!mlock2(address, fragments->bytes / 2, MLOCK_ONFAULT), "nothing can be locked");
-	require(write(fragments->ready, "", 1) == 1, "nobody waits");
+	for (size_t at = 0; at < FRAGMENTED_BYTES; at += 2 * BASE_BYTES)
+		require(!madvise(address + at, BASE_BYTES, MADV_DONTNEED), "nothing given back");
+	require(!mlock2(address, FRAGMENTED_BYTES / 16 * 15, MLOCK_ONFAULT),
+		"nothing can be locked");
+	require(write(*ready_fd, "", 1) == 1, "nobody waits");
 	for (;;)
 		pause();
 }
 
 /* Fragments node 0 afresh; returns who holds it so. */
-static int fragment(size_t *bytes)
+static int fragment(void)
 {
-	struct fragments fragments;
 	int ends[2], pid;
 	char byte;
 
+	/* Whole again first, whatever was there, and nothing on the CPUs' lists. */
+	for (int i = 0; i < DRAIN_PASSES; i++)
+		file_write("/proc/sys/vm/stat_refresh", "1");
+	file_write("/proc/sys/vm/compact_memory", "1");
 	require(!pipe(ends), "no pipe");
-	if (!*bytes)
-		*bytes = (node_free_bytes(0) - SPARE_BYTES) / (2 * BASE_BYTES) * (2 * BASE_BYTES);
-	fragments = (struct fragments){*bytes, ends[1]};
-	pid = start_child(hold_fragments, &fragments);
+	pid = start_child(hold_fragments, &ends[1]);
 	close(ends[1]);
-	require(read(ends[0], &byte, 1) == 1, "memory was not fragmented");
+	if (read(ends[0], &byte, 1) != 1) {
+		wait_child(pid, 0);
+		require(false, "memory was not fragmented, %zu MiB are free",
+			node_free_bytes(0) >> 20);
+	}
 	close(ends[0]);
 	return pid;
 }
@@ -323,45 +333,67 @@ static void end_fragments(int pid)
 	wait_child(pid, SIGKILL);
 }
 
-/* Of memory that was fragmented on purpose: more pages than the plain write gets, and what is short is
- * told to the page. */
+/* What is short is told to the page, to programs and to people, and with an exit status of its own. */
+static void check_told(int status, long have, long wanted)
+{
+	char text[64];
+
+	check(status == STATUS_PARTIAL, "%d: %s", status, reply);
+	check(strstr(reply, "\"full\": false") && strstr(reply, "\"short\": \"pages\""),
+	      "no reason: %s", reply);
+	snprintf(text, sizeof(text), "\"have_pages\": %ld,", have);
+	check(strstr(reply, text), "not told: %s: %s", text, reply);
+	snprintf(text, sizeof(text), "\"wanted_pages\": %ld,", wanted);
+	check(strstr(reply, text), "not told: %s: %s", text, reply);
+	snprintf(text, sizeof(text), "node 0 has %ld of %ld pages", have, wanted);
+	check(strstr(reply, text), "not told: %s: %s", text, reply);
+	check(strstr(reply, "contiguous"), "no reason for people: %s", reply);
+}
+
+/* Of memory that was fragmented on purpose, afresh for each: more pages than the plain write gets, which
+ * is measured first and last. */
 static void reserve_fragmented(const struct page_size *size)
 {
-	long base = pool_count(size, 0).nr, fill = 0, wanted, plain, ours;
-	char need[32], have[64];
-	size_t bytes = 0;
-	int holder, status;
+	static const char *const method[] = {NULL, "plain", "parallel", NULL}; /* NULL: a write */
+	long before = pool_count(size, 0).nr, most_written = 0;
+	long got[ARRAY_SIZE(method)], fill, asked;
+	size_t free_bytes;
+	char need[32];
 
 	require_prezero();
-	/* Most of the node need not be fragmented: it is in the pool. */
-	pool_write_number(size, 0, "nr_hugepages",
-			  base + (long)(node_free_bytes(0) >> size->shift) - FRAGMENTED_PAGES);
-	fill = pool_count(size, 0).nr;
+	/* The rest of the node need not be fragmented: it is in the pool. */
+	fill = before +
+	       (long)((node_free_bytes(0) - FRAGMENTED_BYTES - SPARE_BYTES) >> size->shift);
+	asked = (long)(ASKED_BYTES >> size->shift);
+	snprintf(need, sizeof(need), "%ldM", (fill + asked) * 2);
 	file_write(MOVES_LOCKED, "0");
-	holder = fragment(&bytes);
-	/* Less than is free: contiguous memory is what there is too little of. */
-	wanted = fill + (long)(bytes / 16 * 7 >> size->shift);
-	pool_write_number(size, 0, "nr_hugepages", wanted);
-	plain = pool_count(size, 0).nr - fill;
-	end_fragments(holder);
+	for (size_t i = 0; i < ARRAY_SIZE(method); i++) {
+		int holder, status = 0;
 
-	set_node(size, 0, fill);
-	holder = fragment(&bytes);
-	snprintf(need, sizeof(need), "%ldM", wanted * 2);
-	status = reserve_status((const char *const[]){need, "--node", "0", "--floor", "16M",
-						      "--method", "plain", "--deadline", "20s",
-						      NULL});
-	ours = pool_count(size, 0).nr - fill;
-	end_fragments(holder);
+		set_node(size, 0, fill);
+		holder = fragment();
+		free_bytes = node_free_bytes(0);
+		if (method[i])
+			status = reserve_status((const char *const[]){
+				need, "--node", "0", "--floor", "16M", "--method", method[i],
+				"--deadline", "20s", NULL});
+		else
+			pool_write_number(size, 0, "nr_hugepages", fill + asked);
+		got[i] = pool_count(size, 0).nr - fill;
+		note("%s: %ld of %ld pages, %zu MiB counted as free before",
+		     method[i] ? method[i] : "write", got[i], asked, free_bytes >> 20);
+		if (method[i])
+			check_told(status, fill + got[i], fill + asked);
+		else if (got[i] > most_written)
+			most_written = got[i];
+		end_fragments(holder);
+	}
 	file_write(MOVES_LOCKED, "1");
-	note("of %ld pages the plain write gets %ld, prezero %ld", wanted - fill, plain, ours);
-	check(status == STATUS_PARTIAL, "%d: %s", status, reply);
-	check(ours > plain && ours < wanted - fill, "%ld pages, the plain write %ld of %ld", ours,
-	      plain, wanted - fill);
-	snprintf(have, sizeof(have), "node 0 has %ld of %ld pages", fill + ours, wanted);
-	check(strstr(reply, have), "not told: %s: %s", have, reply);
-	check(strstr(reply, "contiguous"), "no reason: %s", reply);
-	set_node(size, 0, base);
+	set_node(size, 0, before);
+	for (size_t i = 0; i < ARRAY_SIZE(method); i++)
+		check(!method[i] || (got[i] > most_written && got[i] < asked),
+		      "%s: %ld of %ld pages, the plain write %ld", method[i], got[i], asked,
+		      most_written);
 }
 
 /* A gigantic page that was given back is had again at run time, or it is said that only boot can; more
