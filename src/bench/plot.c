@@ -22,7 +22,7 @@ static const struct plot plots[] = {
 	 "Memory that a program can touch, 2M pages",
 	 {{"touch_cold_s", "mapped and touched cold"}, {"touch_pool_s", "taken from the pool"}}},
 	{"qemu",
-	 "QEMU's start, 2M pages",
+	 "Start of QEMU, 2M pages",
 	 {{"qemu_prealloc_s", "prealloc=on, all threads"},
 	  {"qemu_pool_s", "from the pool"},
 	  {"qemu_floor_s", "no memory touched"}}},

@@ -113,6 +113,7 @@ class BenchTest(SystemTest):
             if shutil.which("gnuplot"):
                 names = sorted(path.name for path in pathlib.Path(plots).iterdir())
                 self.assertEqual(names, ["qemu.png", "qemu.svg", "touch.png", "touch.svg"])
+                self.assertFalse([n for n in report["notes"] if n.startswith("no plots")])
         self.check_host()
 
     def test_table_names_what_was_not_measured(self):
