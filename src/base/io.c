@@ -8,6 +8,7 @@
 #include "base/io.h"
 
 #include <fcntl.h>
+#include <limits.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <time.h>
@@ -98,6 +99,39 @@ int write_all(int fd, const void *data, size_t data_bytes)
 		data_bytes -= (size_t)n;
 	}
 	return 0;
+}
+
+static int write_durably(int dir_fd, const char *path, const char *text, mode_t mode)
+{
+	AUTO_FD fd =
+		openat(dir_fd, path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, mode);
+	int r = fd < 0 ? -errno : write_all(fd, text, strlen(text));
+
+	return !r && fsync(fd) < 0 ? -errno : r;
+}
+
+int replace_file_at(int dir_fd, const char *path, const char *text, mode_t mode)
+{
+	const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+	char parent[PATH_MAX], fresh[NAME_MAX + 1];
+	AUTO_FD parent_fd = -1;
+	int r;
+
+	if (snprintf(parent, sizeof(parent), "%.*s", slash ? (int)(slash - path) : 1,
+		     slash ? path : ".") >= (int)sizeof(parent) ||
+	    snprintf(fresh, sizeof(fresh), "%s.new", name) >= (int)sizeof(fresh))
+		return -ENAMETOOLONG;
+	parent_fd = openat(dir_fd, parent, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (parent_fd < 0)
+		return -errno;
+	r = write_durably(parent_fd, fresh, text, mode);
+	if (!r && renameat(parent_fd, fresh, parent_fd, name) < 0)
+		r = -errno;
+	if (r < 0)
+		(void)unlinkat(parent_fd, fresh, 0);
+	else if (fsync(parent_fd) < 0)
+		r = -errno;
+	return r;
 }
 
 /* Room for two descriptors: one is welcome, and a second one shows that there were too many (the

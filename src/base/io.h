@@ -27,6 +27,10 @@ MUST_CHECK int write_file_at(int dir_fd, const char *path, const char *text);
 /* Writes everything to an fd that may be short on room; -EAGAIN is not retried. */
 MUST_CHECK int write_all(int fd, const void *data, size_t data_bytes);
 
+/* At every instant the file has the old text or the new one, also after a crash of the machine; when it
+ * fails, what was there stays, and nothing beside it. Makes "PATH.new" on the way. */
+MUST_CHECK int replace_file_at(int dir_fd, const char *path, const char *text, mode_t mode);
+
 /* Sends bytes with at most one descriptor (fd < 0: none) on a UNIX stream socket; returns what was
  * sent, the descriptor goes with the first byte. Never raises SIGPIPE. */
 MUST_CHECK ssize_t send_with_fd(int socket_fd, const void *data, size_t data_bytes, int fd);

@@ -127,7 +127,6 @@ static bool ask(const struct boot_args *boot)
 static int write_drop_in(const struct boot_args *boot, int root_fd, const char *args)
 {
 	char text[ARGS_BYTES + 256];
-	AUTO_FD fd = -1;
 	int r;
 
 	if (!ask(boot))
@@ -142,13 +141,7 @@ static int write_drop_in(const struct boot_args *boot, int root_fd, const char *
 		 "# Written by prezero boot-args; remove it to undo.\n"
 		 "GRUB_CMDLINE_LINUX_DEFAULT=\"$GRUB_CMDLINE_LINUX_DEFAULT %s\"\n",
 		 args);
-	fd = openat(root_fd, DROP_IN ".new", O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW,
-		    0644);
-	r = fd < 0 ? -errno : write_all(fd, text, strlen(text));
-	if (!r && fsync(fd) < 0)
-		r = -errno;
-	if (!r && renameat(root_fd, DROP_IN ".new", root_fd, DROP_IN) < 0)
-		r = -errno;
+	r = replace_file_at(root_fd, DROP_IN, text, 0644);
 	if (r < 0)
 		return session_fail_text(boot->session, r, "/" DROP_IN ": %s", strerror(-r));
 	fprintf(stderr, "Written; run `update-grub`, then reboot. `prezero boot-args --log` shows "

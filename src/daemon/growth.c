@@ -19,7 +19,6 @@
 #include "reserve/reserve.h"
 
 #define RECORD_NAME "growth"
-#define FRESH_NAME RECORD_NAME ".new"
 #define ENTRIES_MAX 512
 #define RECORD_BYTES_MAX (128U << 10)
 
@@ -37,21 +36,6 @@ struct growth {
 	unsigned int n;
 	struct entry entry[ENTRIES_MAX];
 };
-
-static int write_text(int dir_fd, const char *text)
-{
-	AUTO_FD fd = openat(dir_fd, FRESH_NAME,
-			    O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
-	int r = fd < 0 ? -errno : write_all(fd, text, strlen(text));
-
-	if (!r && fsync(fd) < 0)
-		r = -errno;
-	if (!r && renameat(dir_fd, FRESH_NAME, dir_fd, RECORD_NAME) < 0)
-		r = -errno;
-	if (!r && fsync(dir_fd) < 0)
-		r = -errno;
-	return r;
-}
 
 static int save(const struct growth *growth, int dir_fd)
 {
@@ -72,7 +56,7 @@ static int save(const struct growth *growth, int dir_fd)
 	}
 	text = json_dumps(list, JSON_INDENT(1));
 	json_decref(list);
-	return text ? write_text(dir_fd, text) : -ENOMEM;
+	return text ? replace_file_at(dir_fd, RECORD_NAME, text, 0600) : -ENOMEM;
 }
 
 static int read_entry(const json_t *object, struct entry *ret)

@@ -16,7 +16,6 @@
 
 #define LOCK_NAME "reserve.lock"
 #define RECORD_NAME "reserve.intent"
-#define FRESH_NAME RECORD_NAME ".new"
 
 static int open_dir(const char *runtime_dir)
 {
@@ -43,24 +42,6 @@ int intent_lock(const char *runtime_dir)
 	return TAKE_FD(fd);
 }
 
-static int write_record(int dir_fd, const char *text)
-{
-	AUTO_FD fd = openat(dir_fd, FRESH_NAME,
-			    O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
-	int r;
-
-	if (fd < 0)
-		return -errno;
-	r = write_all(fd, text, strlen(text));
-	if (!r && fsync(fd) < 0)
-		r = -errno;
-	if (!r && renameat(dir_fd, FRESH_NAME, dir_fd, RECORD_NAME) < 0)
-		r = -errno;
-	if (!r && fsync(dir_fd) < 0)
-		r = -errno;
-	return r;
-}
-
 int intent_write(const char *runtime_dir, const struct intent *intent)
 {
 	AUTO_FD dir_fd = open_dir(runtime_dir);
@@ -74,7 +55,7 @@ int intent_write(const char *runtime_dir, const struct intent *intent)
 			   (json_int_t)intent->borrowed_pages);
 	text = json_dumps(record, JSON_INDENT(1));
 	json_decref(record);
-	return text ? write_record(dir_fd, text) : -ENOMEM;
+	return text ? replace_file_at(dir_fd, RECORD_NAME, text, 0600) : -ENOMEM;
 }
 
 int intent_read(const char *runtime_dir, struct intent *ret)

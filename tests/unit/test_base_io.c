@@ -111,6 +111,37 @@ static void writes(void **state)
 	assert_int_equal(write_file_at(AT_FDCWD, "/dev/full", "20"), -ENOSPC);
 }
 
+static void holds(const char *path, const char *text)
+{
+	char buf[8];
+
+	assert_int_equal(read_file_at(directory_fd, path, buf, sizeof(buf)), strlen(text));
+	assert_string_equal(buf, text);
+}
+
+static void replaces(void **state)
+{
+	unsigned int fds = count_fds();
+	struct stat st;
+
+	(void)state;
+	assert_int_equal(replace_file_at(directory_fd, "file", "old", 0600), 0);
+	holds("file", "old");
+	assert_int_equal(mkdirat(directory_fd, "sub", 0700), 0);
+	assert_int_equal(replace_file_at(directory_fd, "sub/file", "new", 0640), 0);
+	holds("sub/file", "new");
+	assert_int_equal(fstatat(directory_fd, "sub/file", &st, 0), 0);
+	assert_int_equal(st.st_mode & 0777, 0640);
+	assert_int_equal(unlinkat(directory_fd, "sub/file", 0), 0);
+
+	/* What cannot be replaced, here a folder, stays, and nothing beside it. */
+	assert_int_equal(replace_file_at(directory_fd, "sub", "new", 0600), -EISDIR);
+	assert_int_equal(faccessat(directory_fd, "sub.new", F_OK, 0), -1);
+	assert_int_equal(unlinkat(directory_fd, "sub", AT_REMOVEDIR), 0);
+	assert_int_equal(replace_file_at(directory_fd, "absent/file", "new", 0600), -ENOENT);
+	assert_int_equal(count_fds(), fds);
+}
+
 static void passes_a_descriptor(void **state)
 {
 	struct stat sent, got;
@@ -222,6 +253,7 @@ int main(void)
 		cmocka_unit_test(reads),
 		cmocka_unit_test(numbers),
 		cmocka_unit_test(writes),
+		cmocka_unit_test(replaces),
 		cmocka_unit_test(passes_a_descriptor),
 		cmocka_unit_test(refuses_many_descriptors),
 		cmocka_unit_test(scopes_clean_up),
