@@ -32,7 +32,14 @@ static unsigned long symbol_start(unsigned long address)
 
 static int find_lookup_name(void)
 {
-	struct kprobe probe = { .symbol_name = "kallsyms_lookup_name" };
+	/*
+	 * Never armed: taking an armed probe back may want memory, and where there is none the
+	 * kernel says nothing and keeps a pointer to it.
+	 */
+	struct kprobe probe = {
+		.symbol_name = "kallsyms_lookup_name",
+		.flags = KPROBE_FLAG_DISABLED,
+	};
 	unsigned long address;
 	int err;
 
