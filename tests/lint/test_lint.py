@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Plants faults and checks that each lint finds its own, and that it finds nothing in a clean tree.
-The same for what counts the tests of ./check."""
+The same for what runs the fuzzers and counts the tests of ./check."""
 
 import os
 import shutil
@@ -104,6 +104,21 @@ class LintTest(unittest.TestCase):
             done = subprocess.run([os.path.join(HERE, "words"), root], text=True, env=environment,
                                   capture_output=True, check=False)
             self.assertEqual((done.returncode, done.stdout), (77, "skipped: not a git checkout\n"))
+
+
+class FuzzTest(unittest.TestCase):
+    """tests/fuzz/run hides no fault: libFuzzer says 77, which a test runner takes for a skip."""
+
+    def test_a_fault_is_a_failure(self):
+        for status in (0, 1, 77):
+            with tempfile.TemporaryDirectory() as folder:
+                target = os.path.join(folder, "target")
+                with open(target, "w", encoding="utf-8") as out:
+                    out.write(f"#!/bin/sh\nexit {status}\n")
+                os.chmod(target, 0o755)
+                done = subprocess.run([os.path.join(ROOT, "tests", "fuzz", "run"), target, folder,
+                                       os.path.join(folder, "found")], check=False)
+                self.assertEqual(done.returncode, 1 if status else 0)
 
 
 class CountTest(unittest.TestCase):

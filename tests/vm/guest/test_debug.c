@@ -112,43 +112,32 @@ static void set_up_faults(void)
 	}
 }
 
-/* Where a function begins and ends, as the filters want it. */
-static void find_function(const char *function, char *start, char *end)
-{
-	FILE *symbols = fopen("/proc/kallsyms", "re");
-	unsigned long long address = 0, above = ~0ULL, other;
-	char line[256], name[128];
-
-	require(symbols, "/proc/kallsyms: %s", strerror(errno));
-	while (fgets(line, sizeof(line), symbols))
-		if (sscanf(line, "%llx %*c %127s", &other, name) == 2 && !strcmp(name, function))
-			address = other;
-	rewind(symbols);
-	while (fgets(line, sizeof(line), symbols))
-		if (sscanf(line, "%llx", &other) == 1 && other > address && other < above)
-			above = other;
-	fclose(symbols);
-	require(address, "this kernel has no %s", function);
-	sprintf(start, "%#llx", address);
-	sprintf(end, "%#llx", above);
-}
-
-/*
- * Only what `function` calls fails from now on; NULL: whatever this task does. Never what is below
- * unregister_kprobe(): without memory the kernel leaves a probe half removed, and tells nobody.
- */
+/* Only what `function` calls fails from now on; NULL: whatever this task does. */
 static void fail_only_below(const char *function)
 {
-	char start[32] = "0x0", end[32] = "0xffffffffffffffff", spared_start[32], spared_end[32];
+	char line[256], start[32] = "0x0", end[32] = "0xffffffffffffffff";
+	FILE *symbols = function ? fopen("/proc/kallsyms", "re") : NULL;
+	unsigned long long address = 0, above = ~0ULL, other;
+	char name[128];
 
-	if (function)
-		find_function(function, start, end);
-	find_function("unregister_kprobe", spared_start, spared_end);
+	while (symbols && fgets(line, sizeof(line), symbols))
+		if (sscanf(line, "%llx %*c %127s", &other, name) == 2 && !strcmp(name, function))
+			address = other;
+	if (symbols) {
+		rewind(symbols);
+		while (fgets(line, sizeof(line), symbols))
+			if (sscanf(line, "%llx", &other) == 1 && other > address && other < above)
+				above = other;
+		fclose(symbols);
+	}
+	if (function) {
+		require(address, "this kernel has no %s", function);
+		snprintf(start, sizeof(start), "%#llx", address);
+		snprintf(end, sizeof(end), "%#llx", above);
+	}
 	for (size_t i = 0; i < ARRAY_SIZE(fault_kinds); i++) {
 		set_fault(fault_kinds[i], "require-start", start);
 		set_fault(fault_kinds[i], "require-end", end);
-		set_fault(fault_kinds[i], "reject-start", spared_start);
-		set_fault(fault_kinds[i], "reject-end", spared_end);
 	}
 }
 
