@@ -14,6 +14,7 @@
 #include "cli/json.h"
 #include "cli/pages.h"
 #include "cli/text.h"
+#include "fill/fill.h"
 #include "policy/policy.h"
 
 #define DROP_IN "etc/default/grub.d/prezero.cfg"
@@ -23,12 +24,15 @@
 struct boot_args {
 	struct session *session;
 	struct pages_wish wish;
+	const char *sweep_path;
 	bool grub, yes, log;
 };
 
-enum { OPTION_GRUB = 0x200, OPTION_YES, OPTION_LOG };
+enum { OPTION_GRUB = 0x200, OPTION_YES, OPTION_LOG, OPTION_SWEEP };
 
 static const struct argp_option options[] = {
+	{"sweep", OPTION_SWEEP, "FILE", 0,
+	 "As many threads as the sweep that `prezero bench` printed to FILE recommends", 0},
 	{"grub", OPTION_GRUB, 0, 0, "Write them to /" DROP_IN ", after asking", 0},
 	{"yes", OPTION_YES, 0, 0, "With --grub: do not ask", 0},
 	{"log", OPTION_LOG, 0, 0, "Instead, show what the kernel logged of huge pages at boot", 0},
@@ -44,6 +48,9 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	case ARGP_KEY_INIT:
 		state->child_inputs[0] = &boot->wish;
 		return 0;
+	case OPTION_SWEEP:
+		boot->sweep_path = arg;
+		return 0;
 	case OPTION_GRUB:
 		boot->grub = true;
 		return 0;
@@ -56,6 +63,8 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	case ARGP_KEY_END:
 		if (boot->log == (boot->wish.size_text != NULL))
 			argp_error(state, boot->log ? "--log takes no SIZE" : "SIZE is missing");
+		if (boot->sweep_path && boot->wish.goal.n_threads)
+			argp_error(state, "--threads and --sweep: one of them is enough");
 		return 0;
 	default:
 		return ARGP_ERR_UNKNOWN;
@@ -149,13 +158,32 @@ static int write_drop_in(const struct boot_args *boot, int root_fd, const char *
 	return STATUS_DONE;
 }
 
+/* The thread count that was measured to be worth while. */
+static int read_sweep(struct boot_args *boot)
+{
+	json_error_t error;
+	AUTO_JSON sweep = json_load_file(boot->sweep_path, 0, &error);
+	uint64_t n_threads = member_u64(json_object_get(sweep, "figures"), "recommended_threads");
+
+	if (!n_threads || n_threads > FILL_THREADS_MAX)
+		return session_fail_text(boot->session, -EINVAL,
+					 "--sweep '%s': %s: write it with `prezero bench "
+					 "--threads-sweep --json`",
+					 boot->sweep_path,
+					 sweep ? "no figures.recommended_threads" : error.text);
+	boot->wish.goal.n_threads = (unsigned int)n_threads;
+	return STATUS_DONE;
+}
+
 static int decide_and_print(struct boot_args *boot)
 {
 	struct session *session = boot->session;
 	char args[ARGS_BYTES];
 	AUTO_FD root_fd = -1;
-	int status = pages_decide(&boot->wish);
+	int status = boot->sweep_path ? read_sweep(boot) : STATUS_DONE;
 
+	if (status == STATUS_DONE)
+		status = pages_decide(&boot->wish);
 	if (status != STATUS_DONE)
 		return status;
 	root_fd = open_root(boot);

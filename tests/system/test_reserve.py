@@ -152,6 +152,17 @@ class Imagined(RunsReserve, unittest.TestCase):
         release.write_text("6.15.0-rc1\n")
         self.assertTrue(arguments("12T").endswith(" hugepage_alloc_threads=128"))
         self.assertTrue(arguments("12T", "--threads", 48).endswith(" hugepage_alloc_threads=48"))
+        sweep = tree / "sweep.json"
+        sweep.write_text('{"figures": {"recommended_threads": 24}}')
+        self.assertTrue(arguments("12T", "--sweep", sweep).endswith(" hugepage_alloc_threads=24"))
+        for bad in ('{"figures": {"recommended_threads": 0}}', '{"figures": 1}', "[", "[]",
+                    '{"figures": {"recommended_threads": 100000}}'):
+            sweep.write_text(bad)
+            done = self.prezero("boot-args", "12T", "--sweep", sweep, "--sysroot", tree, status=2)
+            self.assertIn(f"--sweep '{sweep}': ", done.stderr)
+            self.assertIn("prezero bench --threads-sweep --json", done.stderr)
+        self.prezero("boot-args", "12T", "--sweep", sweep, "--threads", 2, "--sysroot", tree,
+                     status=2)
         self.assertEqual(arguments("1T", "--page", "1G", "--split", "2=25%,1=75%"),
                          "hugepagesz=1G hugepages=1:768,2:256")
         one = self.imagine("no-numa")
