@@ -55,20 +55,24 @@ class DebugKernel:
     def vmlinuz(self):
         return self._tree / "arch/x86/boot/bzImage"
 
+    @property
+    def recipe(self):
+        """What it is built from, as a hash."""
+        parts = (self.version, self.compiler, FRAGMENT.read_text(encoding="utf-8"))
+        return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+
     def fetch(self):
         """Build the kernel, unless the one in the cache is just this one."""
         # The headers' package brings the compiler.
         self.apt.unpack_tools((self._stock_headers, *BUILD_TOOLS, *TOOLS))
-        recipe = "\0".join((self.version, self.compiler, FRAGMENT.read_text(encoding="utf-8")))
-        recipe = hashlib.sha256(recipe.encode()).hexdigest()
         built = self._tree.with_name("built")
         with locked(self.apt.folder / "debug.lock"):
-            if not built.exists() or built.read_text(encoding="ascii") != recipe:
+            if not built.exists() or built.read_text(encoding="ascii") != self.recipe:
                 self._unpack()
                 built.unlink(missing_ok=True)
                 self._configure()
                 self._make(f"-j{os.cpu_count()}", "bzImage", "modules")
-                built.write_text(recipe, encoding="ascii")
+                built.write_text(self.recipe, encoding="ascii")
         return self
 
     def fetch_headers(self):
