@@ -79,12 +79,9 @@ static int reserve(struct sweep *sweep, const struct point *point, double *ret_s
 	goal->share[0] = (struct reserve_share){sweep->node, goal->bytes, 0};
 	goal->n_threads = point->n_threads;
 	goal->method = point->method;
-	goal->kernel_optimizes = host_optimizes_vmemmap(sweep->host);
-	if (host_zeroes_on_alloc(sweep->host, &goal->kernel_zeroes) < 0)
-		goal->kernel_zeroes = true;
 	r = host_look(sweep->host, sweep->view);
 	if (!r)
-		r = policy_reserve(sweep->view, goal, plan, &why, &node);
+		r = reserve_decide(sweep->host, sweep->view, goal, plan, &why, &node);
 	if (!r)
 		r = reserve_run(&config, goal, plan, result);
 	if (r < 0)

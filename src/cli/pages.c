@@ -8,6 +8,7 @@
 #include "base/parse.h"
 #include "cli/pages.h"
 #include "fill/fill.h"
+#include "reserve/reserve.h"
 
 enum {
 	OPTION_PAGE = 0x100,
@@ -249,17 +250,7 @@ int pages_decide(struct pages_wish *wish)
 		return fail_no_page(wish, wish->page_text);
 	if (!wish->goal.page_bytes)
 		return fail_no_page(wish, "(default)");
-	/* A kernel that does not say it is taken for one that does, as those of the distributions. */
-	if (host_zeroes_on_alloc(wish->host, &wish->goal.kernel_zeroes) < 0)
-		wish->goal.kernel_zeroes = true;
-	wish->goal.kernel_optimizes = host_optimizes_vmemmap(wish->host);
-	r = policy_reserve(wish->view, &wish->goal, &wish->plan, &why, &node);
-	/* What stands on CPUs' lists was not counted as available. */
-	if (!r && wish->plan.why == SHORT_FLOOR && !wish->sysroot) {
-		host_drain_lists(wish->host);
-		if (host_look(wish->host, wish->view) == 0)
-			r = policy_reserve(wish->view, &wish->goal, &wish->plan, &why, &node);
-	}
+	r = reserve_decide(wish->host, wish->view, &wish->goal, &wish->plan, &why, &node);
 	return r < 0 ? fail_goal(wish, why, node) : STATUS_DONE;
 }
 

@@ -209,14 +209,11 @@ static void set_goal(const struct daemon *daemon, struct page_class page_class, 
 		.n_threads = config->n_threads,
 		.cpus = config->cpus,
 		.floor_bytes = config->goals.floor_bytes,
-		.kernel_optimizes = host_optimizes_vmemmap(daemon->host),
 	};
 	if (page_class.node != NODE_ANY) {
 		ret->n_shares = 1;
 		ret->share[0] = (struct reserve_share){page_class.node, ret->bytes, 0};
 	}
-	if (host_zeroes_on_alloc(daemon->host, &ret->kernel_zeroes) < 0)
-		ret->kernel_zeroes = true;
 }
 
 static void log_result(struct page_class page_class, uint64_t wanted_pages, uint64_t got_pages,
@@ -258,7 +255,7 @@ static int grow(struct daemon *daemon, struct growth *growth, struct page_class 
 		return -ENOMEM;
 	page_class_format(page_class, class_text);
 	set_goal(daemon, page_class, more_pages, goal);
-	if (policy_reserve(daemon->seen, goal, plan, &why, &node) < 0) {
+	if (reserve_decide(daemon->host, daemon->seen, goal, plan, &why, &node) < 0) {
 		log_warning("%s: nothing can be added to the kernel's pool (%s)", class_text,
 			    shortage_name(why));
 		return 0;

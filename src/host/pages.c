@@ -114,12 +114,13 @@ int host_compact(struct host *host, int node)
 }
 
 /* The kernel shortens a CPU's lists by a little whenever it refreshes its statistics. */
-void host_drain_lists(struct host *host)
+int host_drain_lists(struct host *host)
 {
-	for (unsigned int i = 0; i < DRAIN_PASSES; i++) {
-		if (write_file_at(host_root_fd(host), "proc/sys/vm/stat_refresh", "1") < 0)
-			return;
-	}
+	int r = 0;
+
+	for (unsigned int i = 0; i < DRAIN_PASSES && !r; i++)
+		r = write_file_at(host_root_fd(host), "proc/sys/vm/stat_refresh", "1");
+	return r;
 }
 
 /* The last one on the command line counts. */

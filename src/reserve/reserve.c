@@ -403,7 +403,7 @@ static int retry_node(struct run *run, struct node_work *work)
 	       may_go_on(run, run->adopted_bytes)) {
 		uint64_t before_pages = work->expected_pages;
 
-		host_drain_lists(run->config->host);
+		(void)host_drain_lists(run->config->host);
 		if (!is_above_floor(work, run->goal->page_bytes))
 			break;
 		(void)host_compact(run->config->host, work->node);

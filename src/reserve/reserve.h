@@ -52,6 +52,11 @@ struct reserve_result {
 	bool overcommit_overruled; /* nr_overcommit_hugepages was written meanwhile, and left so */
 };
 
+/* The plan for a goal, as policy_reserve(); fills in what the goal says of the kernel. Where *seen has too
+ * little memory, CPUs' lists are drained and it is looked at anew. */
+MUST_CHECK int reserve_decide(struct host *host, struct host_view *seen, struct reserve_goal *goal,
+			      struct reserve_plan *ret, enum shortage *ret_why, int *ret_node);
+
 /* As planned. 0 with *ret also where pages came short. -EBUSY: another run is under way; -EBADMSG: the
  * record in the runtime directory cannot be understood; otherwise what the kernel refused (-EACCES:
  * not root). */
