@@ -123,19 +123,11 @@ static int prepare(const char *directory, char *why, size_t why_bytes)
 	return 0;
 }
 
-int plot_threads(const json_t *points, const char *directory, char *why, size_t why_bytes)
+static void write_threads(FILE *script, const json_t *points)
 {
-	AUTO_FREE char *text = NULL;
-	size_t text_bytes, i;
 	json_t *point;
-	FILE *script;
-	int r = prepare(directory, why, why_bytes);
+	size_t i;
 
-	if (r < 0)
-		return r;
-	script = open_memstream(&text, &text_bytes);
-	if (!script)
-		return -ENOMEM;
 	fputs("$line << EOD\n", script);
 	json_array_foreach(points, i, point) {
 		fprintf(script, "%d %g\n",
@@ -149,12 +141,16 @@ int plot_threads(const json_t *points, const char *directory, char *why, size_t 
 	      "set terminal pngcairo size 1200,750\nset output 'threads.png'\n"
 	      "plot $line using 1:2:xticlabels(1) with linespoints linewidth 2\nset output\n",
 	      script);
-	if (fclose(script) == EOF)
-		return -ENOMEM;
-	return run_gnuplot(text, directory, why, why_bytes);
 }
 
-int plot_curve(const json_t *curve, const char *directory, char *why, size_t why_bytes)
+static void write_curve(FILE *script, const json_t *curve)
+{
+	for (size_t i = 0; i < ARRAY_LEN(plots); i++)
+		write_plot(script, curve, &plots[i]);
+}
+
+static int draw(void (*write)(FILE *script, const json_t *points), const json_t *points,
+		const char *directory, char *why, size_t why_bytes)
 {
 	AUTO_FREE char *text = NULL;
 	size_t text_bytes;
@@ -166,9 +162,18 @@ int plot_curve(const json_t *curve, const char *directory, char *why, size_t why
 	script = open_memstream(&text, &text_bytes);
 	if (!script)
 		return -ENOMEM;
-	for (size_t i = 0; i < ARRAY_LEN(plots); i++)
-		write_plot(script, curve, &plots[i]);
+	write(script, points);
 	if (fclose(script) == EOF)
 		return -ENOMEM;
 	return run_gnuplot(text, directory, why, why_bytes);
+}
+
+int plot_threads(const json_t *points, const char *directory, char *why, size_t why_bytes)
+{
+	return draw(write_threads, points, directory, why, why_bytes);
+}
+
+int plot_curve(const json_t *curve, const char *directory, char *why, size_t why_bytes)
+{
+	return draw(write_curve, curve, directory, why, why_bytes);
 }

@@ -10,6 +10,8 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/prctl.h>
@@ -54,9 +56,11 @@ static bool is_wanted(const struct daemon *daemon)
 static int spawn(const struct daemon *daemon, pid_t *ret_pid)
 {
 	const struct daemon_options *options = &daemon->options;
-	const char *words[9] = {"prezerod", "--grow", "--runtime-dir", daemon->runtime.path};
-	unsigned int n = 4;
+	char pid[16];
+	const char *words[10] = {"prezerod", "--grow", pid, "--runtime-dir", daemon->runtime.path};
+	unsigned int n = 5;
 
+	snprintf(pid, sizeof(pid), "%d", (int)getpid());
 	if (!options->config_may_be_missing) {
 		words[n++] = "--config";
 		words[n++] = options->config_path;
@@ -207,7 +211,7 @@ static int grow(struct daemon *daemon)
 	return r < 0 ? r : growth_start(daemon);
 }
 
-int grower_main(const struct daemon_options *options)
+int grower_main(const struct daemon_options *options, pid_t daemon_pid)
 {
 	struct daemon daemon = {
 		.options = *options,
@@ -219,7 +223,9 @@ int grower_main(const struct daemon_options *options)
 
 	/* The service manager listens to the daemon alone. */
 	unsetenv("NOTIFY_SOCKET");
-	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	/* The daemon may have been killed before it could be followed. */
+	if (prctl(PR_SET_PDEATHSIG, SIGKILL) < 0 || getppid() != daemon_pid)
+		_exit(EXIT_FAILURE);
 	daemon.runtime.dir_fd = open(options->runtime_path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (daemon.runtime.dir_fd < 0)
 		r = -errno;

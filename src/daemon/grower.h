@@ -8,6 +8,8 @@
 #ifndef PREZERO_DAEMON_GROWER_H
 #define PREZERO_DAEMON_GROWER_H
 
+#include <sys/types.h>
+
 #include "base/cleanup.h"
 
 struct daemon;
@@ -20,7 +22,7 @@ struct grower *grower_free(struct grower *grower);
 /* The configuration is another: stocks with reserve=yes may lack pages. */
 void grower_reconfigured(struct grower *grower);
 
-/* The process of its own: 0 or a negative errno. */
-MUST_CHECK int grower_main(const struct daemon_options *options);
+/* The process of its own, which ends with the daemon: 0 or a negative errno. */
+MUST_CHECK int grower_main(const struct daemon_options *options, pid_t daemon_pid);
 
 #endif

@@ -5,6 +5,7 @@
  * Exit status: 0 stopped or done, 1 it failed, 2 bad usage or configuration.
  */
 #include <argp.h>
+#include <limits.h>
 #include <malloc.h>
 #include <signal.h>
 #include <string.h>
@@ -12,6 +13,7 @@
 #include <systemd/sd-daemon.h>
 #include <time.h>
 
+#include "base/parse.h"
 #include "daemon/daemon.h"
 #include "daemon/grower.h"
 #include "daemon/growth.h"
@@ -23,7 +25,8 @@ enum option_key { OPTION_CHECK_CONFIG = 256, OPTION_RELEASE, OPTION_SYSROOT, OPT
 
 struct arguments {
 	struct daemon_options options;
-	bool check_config, release, grow;
+	bool check_config, release;
+	uint64_t grow_for; /* the daemon that wants it, a process id; 0: not asked for */
 };
 
 const char *argp_program_version = "prezerod " PREZERO_VERSION;
@@ -36,7 +39,7 @@ static const struct argp_option options[] = {
 	{"check-config", OPTION_CHECK_CONFIG, NULL, 0,
 	 "Say what is wrong with the configuration, and exit", 1},
 	{"release", OPTION_RELEASE, NULL, 0, "Give everything back: segments, mounts; and exit", 1},
-	{"grow", OPTION_GROW, NULL, OPTION_HIDDEN, "What the daemon starts for reserve = yes", 1},
+	{"grow", OPTION_GROW, "PID", OPTION_HIDDEN, "What the daemon starts for reserve = yes", 1},
 	{0},
 };
 
@@ -62,7 +65,9 @@ static error_t parse_option(int key, char *text, struct argp_state *state)
 		arguments->release = true;
 		return 0;
 	case OPTION_GROW:
-		arguments->grow = true;
+		if (parse_u64(text, &arguments->grow_for) < 0 || !arguments->grow_for ||
+		    arguments->grow_for > INT_MAX)
+			argp_error(state, "--grow '%s': not a process id", text);
 		return 0;
 	case ARGP_KEY_ARG:
 		argp_error(state, "unexpected argument '%s'", text);
@@ -252,7 +257,9 @@ int main(int argc, char **argv)
 		log_error("prezerod must run as root: it mounts, and makes segments their users'");
 		return EXIT_FAILURE;
 	}
-	if (arguments.grow)
-		return grower_main(&arguments.options) < 0 ? EXIT_FAILURE : EXIT_SUCCESS;
+	if (arguments.grow_for)
+		return grower_main(&arguments.options, (pid_t)arguments.grow_for) < 0 ?
+			       EXIT_FAILURE :
+			       EXIT_SUCCESS;
 	return arguments.release ? release(&arguments.options) : run(&arguments.options);
 }

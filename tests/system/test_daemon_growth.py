@@ -120,6 +120,15 @@ class Growth(SystemTest):
         self.release(daemon)
         self.check_added(0)
 
+    def test_nobody_grows_for_a_daemon_that_is_gone(self):
+        daemon = self.daemon(STOCK.format(4), start=False)
+        daemon.runtime.mkdir(mode=0o755)
+        for other, status in (("1", 1), ("0", 2), ("x", 2)):
+            done = subprocess.run(daemon.command("--grow", other), capture_output=True, check=False)
+            self.assertEqual(done.returncode, status, done.stderr)
+        self.check_added(0)
+        self.assertFalse(list(daemon.runtime.iterdir()))
+
     def test_a_borrowed_setting_is_put_back(self):
         setting = pathlib.Path("/sys/kernel/mm/hugepages/hugepages-2048kB/nr_overcommit_hugepages")
         before = int(setting.read_text())
