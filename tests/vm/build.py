@@ -35,8 +35,8 @@ def run_in(tools, words):
                           env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C"})
 
 
-def build_modules(kernel, source, variables=()):
-    """Build the kernel modules in the folder `source`: file name -> content."""
+def _make(kernel, source, variables):
+    """Run the kernel's build on a copy of `source`: what it said, its status, file name -> content."""
     tools = kernel.fetch_headers()
     with tempfile.TemporaryDirectory(dir=tools / "tmp", prefix="build-") as scratch:
         inside = pathlib.Path("/") / pathlib.Path(scratch).relative_to(tools) / "module"
@@ -45,9 +45,37 @@ def build_modules(kernel, source, variables=()):
         done = run_in(tools, ["make", f"-j{os.cpu_count()}", "-C", kernel.headers,
                               f"CC={kernel.compiler}", f"M={inside}", *variables, "modules"])
         modules = {path.name: path.read_bytes() for path in copy.rglob("*.ko")}
-    if done.returncode or not modules:
-        raise BuildError(f"{source} for {kernel.release}:\n{done.stdout[-4000:]}")
+    return done.stdout.replace(f"{inside}/", ""), done.returncode, modules
+
+
+def build_modules(kernel, source, variables=()):
+    """Build the kernel modules in the folder `source`: file name -> content."""
+    said, status, modules = _make(kernel, source, variables)
+    if status or not modules:
+        raise BuildError(f"{source} for {kernel.release}:\n{said[-4000:]}")
     return modules
+
+
+def module_warnings(kernel, source):
+    """What the compiler with the kernel's extra warnings, and sparse, have to say of our own files."""
+    tools = kernel.fetch_headers()
+    variables = ["W=1"]
+    # W=1 has kernel-doc read the comments.
+    kernel.apt.unpack_tools(("perl",))
+    # No release of sparse reads the headers of 7.x (__typeof_unqual__).
+    if kernel.line.startswith("6."):
+        sparse = shutil.which("sparse")
+        if not sparse:
+            raise BuildError("sparse is not installed")
+        shutil.copy(sparse, tools / "usr/bin/sparse")
+        variables.append("C=2")
+    said, status, modules = _make(kernel, source, variables)
+    lines = said.splitlines()
+    ours = [line for line in lines
+            if re.match(r"[\w/]+\.[ch]:\d+:(\d+:)? (warning|error):", line)]
+    if status or not modules or ("C=2" in variables) != ("  CHECK   mark.c" in lines):
+        ours += lines[-20:]
+    return ours
 
 
 def build_guest():

@@ -22,12 +22,23 @@
 #define SMALL_PAGE_BYTES 4096
 #define BLOCKS_MAX 256
 
+/* All of node 0: a block of memory with a poisoned page may not come back, and node 1's are to. */
+static char *map_for_poison(const struct page_size *size)
+{
+	char *address;
+
+	numa_bind(0);
+	address = map_pages(size, 1, MAP_PRIVATE);
+	touch_pages(size, address, 1);
+	numa_bind(-1);
+	return address;
+}
+
 static void poison_and_exit(void *argument)
 {
 	const struct page_size *size = argument;
-	char *address = map_pages(size, 1, MAP_PRIVATE);
+	char *address = map_for_poison(size);
 
-	touch_pages(size, address, 1);
 	if (madvise(address + SMALL_PAGE_BYTES, SMALL_PAGE_BYTES, MADV_HWPOISON))
 		_exit(1);
 }
@@ -47,11 +58,10 @@ static void hwpoison_used(const struct page_size *size)
 /* Poison strikes a clean page that lies free, and a writer runs just then. */
 static void hwpoison_free(const struct page_size *size)
 {
-	char *address = map_pages(size, 1, MAP_PRIVATE);
+	char *address = map_for_poison(size);
 	char physical[32];
 	uint64_t frame;
 
-	touch_pages(size, address, 1);
 	frame = page_frame(address);
 	unmap_pages(size, address, 1);
 	zero_pages(size);
@@ -70,7 +80,7 @@ static void soft_offline(const struct page_size *size)
 	if (pool_free(size) < 2)
 		skip("needs a second page");
 	zero_pages(size);
-	address = map_pages(size, 1, MAP_PRIVATE);
+	address = map_for_poison(size);
 	dirty_pages(size, address, 1);
 	if (madvise(address, SMALL_PAGE_BYTES, MADV_SOFT_OFFLINE))
 		note("MADV_SOFT_OFFLINE: %s", strerror(errno));
