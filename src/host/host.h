@@ -43,7 +43,7 @@ MUST_CHECK int host_read_zeroable(int fd, uint64_t *ret_pages);
 MUST_CHECK int64_t host_zero(struct host *host, struct page_class page_class, uint64_t pages);
 
 /* The kernel's own pool of huge pages (host/pages.c). Pages without surplus, and surplus pages, of one
- * node; a write may come short without an error: read again. */
+ * node or of all (NODE_ANY); a write may come short without an error: read again. */
 MUST_CHECK int host_read_pages(struct host *host, struct page_class page_class, uint64_t *ret_pages,
 			       uint64_t *ret_surplus_pages);
 MUST_CHECK int host_write_pages(struct host *host, struct page_class page_class, uint64_t pages);

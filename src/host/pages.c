@@ -22,13 +22,14 @@ static void size_path(char path[PATH_BYTES], uint64_t page_bytes, const char *fi
 		 file);
 }
 
-/* A kernel without NUMA counts where the host's sizes are. */
+/* NODE_ANY: of the whole host. A kernel without NUMA has only that. */
 static void node_path(const struct host *host, char path[PATH_BYTES], struct page_class page_class,
 		      const char *file)
 {
 	snprintf(path, PATH_BYTES, NODES_DIR "/node%d/hugepages/hugepages-%" PRIu64 "kB/%s",
 		 page_class.node, page_class.page.bytes / 1024, file);
-	if (page_class.node == 0 && faccessat(host_root_fd(host), NODES_DIR, F_OK, 0) < 0)
+	if (page_class.node == NODE_ANY ||
+	    (page_class.node == 0 && faccessat(host_root_fd(host), NODES_DIR, F_OK, 0) < 0))
 		size_path(path, page_class.page.bytes, file);
 }
 

@@ -353,6 +353,49 @@ static int write_node(struct run *run, struct node_work *work, uint64_t pages, u
 	return r;
 }
 
+/*
+ * What the team took on several nodes becomes the pool's own by one write for the whole host: before 6.7 a
+ * write for one node takes the surplus pages of the others for pages that are missing, and allocates as
+ * many again. Not where somebody else has surplus pages, which would be taken for ours.
+ */
+static int adopt_everywhere(struct run *run)
+{
+	struct host *host = run->config->host;
+	uint64_t taken_pages = 0, pages, surplus_pages;
+	unsigned int n_nodes = 0;
+	int r = 0;
+
+	for (unsigned int i = 0; i < run->result->n_nodes; i++) {
+		struct node_work *work = &run->work[i];
+
+		if (!work->taken_pages)
+			continue;
+		n_nodes++;
+		taken_pages += work->taken_pages;
+		r = look_at_node(run, work, &pages);
+		/* Somebody else has written: node by node, that is found and told. */
+		if (r < 0 || pages != work->expected_pages)
+			return r;
+	}
+	if (n_nodes < 2)
+		return 0;
+	r = host_read_pages(host, class_on(run, NODE_ANY), &pages, &surplus_pages);
+	if (r < 0 || surplus_pages != taken_pages)
+		return r;
+	r = host_write_pages(host, class_on(run, NODE_ANY), pages + taken_pages);
+	for (unsigned int i = 0; i < run->result->n_nodes && !r; i++) {
+		struct node_work *work = &run->work[i];
+
+		if (!work->taken_pages)
+			continue;
+		run->adopted_bytes += work->taken_pages * run->goal->page_bytes;
+		work->taken_pages = 0;
+		r = host_read_pages(host, class_on(run, work->node), &work->expected_pages,
+				    &work->result->surplus_pages);
+	}
+	return r;
+}
+
 /* Towards the target in steps, as far as the kernel goes. */
 static int settle_node(struct run *run, struct node_work *work)
 {
@@ -420,7 +463,7 @@ static int settle(struct run *run)
 {
 	struct reserve_result *result = run->result;
 	bool roll_back = result->is_stopped && run->config->all_or_nothing;
-	int r = 0;
+	int r = roll_back ? 0 : adopt_everywhere(run);
 
 	for (unsigned int i = 0; i < result->n_nodes && !r && !roll_back; i++)
 		r = settle_node(run, &run->work[i]);
