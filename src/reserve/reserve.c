@@ -32,6 +32,7 @@
 #define TICK_MS 50
 /* A plain write is what a stop waits for; many small ones would cost more than the pages do. */
 #define FIRST_STEP_BYTES (1ULL << 30)
+#define FIRST_OPTIMIZED_BYTES (2ULL << 30) /* with HVO each write waits for every CPU, too */
 #define FIRST_UNZEROED_BYTES (16ULL << 30) /* takes as long, but for gigantic pages */
 #define STEP_NS_MIN (50 * NS_PER_MS)
 #define STEP_NS_MAX (400 * NS_PER_MS)
@@ -401,7 +402,10 @@ static int settle_node(struct run *run, struct node_work *work)
 {
 	uint64_t page_bytes = run->goal->page_bytes, got_pages;
 	bool is_slow = run->goal->kernel_zeroes || page_bytes >= FIRST_STEP_BYTES;
-	uint64_t step_bytes = is_slow ? FIRST_STEP_BYTES : FIRST_UNZEROED_BYTES;
+	uint64_t step_bytes = !is_slow			  ? FIRST_UNZEROED_BYTES :
+			      run->goal->kernel_optimizes ? FIRST_OPTIMIZED_BYTES :
+							    FIRST_STEP_BYTES;
+	uint64_t step_ns_max = run->goal->kernel_optimizes ? 2 * STEP_NS_MAX : STEP_NS_MAX;
 	uint64_t step_pages = step_bytes > page_bytes ? step_bytes / page_bytes : 1;
 	uint64_t adopt_pages = work->taken_pages;
 	int r = 0;
@@ -430,7 +434,7 @@ static int settle_node(struct run *run, struct node_work *work)
 			break;
 		if (monotonic_ns() - start_ns < STEP_NS_MIN)
 			step_pages *= 2;
-		else if (monotonic_ns() - start_ns > STEP_NS_MAX && step_pages > 1)
+		else if (monotonic_ns() - start_ns > step_ns_max && step_pages > 1)
 			step_pages /= 2;
 	}
 	return r;
