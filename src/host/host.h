@@ -56,7 +56,7 @@ MUST_CHECK int host_write_overcommit(struct host *host, uint64_t page_bytes, uin
 int host_compact(struct host *host, int node);
 /* Has every CPU give back what it keeps on lists of free pages beyond the least: up to an eighth of a
  * zone, which is not counted as free and cannot become part of a huge page. Needs root, changes no
- * setting; kernels before 6.7 keep short lists, and nothing happens. */
+ * setting; kernels before 6.7 keep short lists, and nothing happens. 0, or why not. */
 int host_drain_lists(struct host *host);
 /* The kernel's log as it stands, the caller's to free. Needs root. */
 MUST_CHECK int host_read_log(const struct host *host, char **ret);

@@ -459,31 +459,18 @@ static void reserve_gigantic(const struct page_size *size)
 	dirty_pool(&page_2m);
 }
 
+#define MEASURED .sizes = SIZE_2M, .no_file = true, .only_by_name = true
+
 static const struct test tests[] = {
-	{.name = "reserve_write",
-	 .run = reserve_write,
-	 .sizes = SIZE_2M,
-	 .no_file = true,
-	 .only_by_name = true,
-	 .limit_s = 300},
-	{.name = "reserve_ready",
-	 .run = reserve_ready,
-	 .sizes = SIZE_2M,
-	 .no_file = true,
-	 .only_by_name = true,
-	 .limit_s = 300},
+	{.name = "reserve_write", .run = reserve_write, .limit_s = 300, MEASURED},
+	{.name = "reserve_ready", .run = reserve_ready, .limit_s = 300, MEASURED},
 	{.name = "reserve_split",
 	 .run = reserve_split,
 	 .sizes = SIZE_2M,
 	 .no_file = true,
 	 .min_nodes = 2,
 	 .limit_s = 120},
-	{.name = "reserve_fragmented",
-	 .run = reserve_fragmented,
-	 .sizes = SIZE_2M,
-	 .no_file = true,
-	 .only_by_name = true,
-	 .limit_s = 120},
+	{.name = "reserve_fragmented", .run = reserve_fragmented, .limit_s = 120, MEASURED},
 	{.name = "reserve_gigantic",
 	 .run = reserve_gigantic,
 	 .sizes = SIZE_1G,
